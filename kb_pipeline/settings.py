@@ -1,0 +1,77 @@
+"""Every setting: environment name, default, unit. The only reader of the environment."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+def usable_cores() -> int:
+    """Cores this process may use, at least 1."""
+    return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+class Settings(BaseSettings):
+    """Read once, when a process starts; frozen. Names in the environment are the upper-case field names."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+    # Where things are
+    kb_home: Path = Field(Path("kb_home"), description="Folder that holds everything.")
+    kb_database_url: SecretStr | None = Field(None, description="SQLAlchemy URL of the catalog; default SQLite in KB_HOME.")
+    kb_storage: str | None = Field(None, description="Folder for blobs, Parquet and LanceDB; default KB_HOME.")
+
+    # Splitting
+    chunk_size: int = Field(1000, ge=50, le=20_000, description="Longest chunk, in CHUNK_UNIT.")
+    chunk_overlap: int = Field(200, ge=0, description="Overlap of neighbouring chunks, in CHUNK_UNIT.")
+    chunk_unit: Literal["chars", "tokens"] = Field("chars", description="Unit of the two above; tokens defaults to 800/80.")
+
+    # Models
+    embedding_model: str = Field(
+        "all-MiniLM-L6-v2",
+        description="all-MiniLM-L6-v2 (packaged), any sentence-transformers name or folder, or fake:<name>:<dims> for tests.",
+    )
+    embedding_batch: int = Field(8, ge=1, le=1024, description="Texts per forward pass.")
+    threads: int = Field(default_factory=usable_cores, ge=1, description="Threads of the embedder.")
+
+    # Query
+    hybrid_search_enabled: bool = Field(True, description="Search the sparse channel beside the dense one.")
+
+    # Outside world
+    http_allow: str = Field(
+        "", description="Comma-separated hosts, host:port or CIDR ranges that may be private addresses (tests, intranets)."
+    )
+    http_timeout_s: float = Field(30.0, gt=0, description="Whole time of one request, seconds.")
+    http_max_bytes: int = Field(20_000_000, gt=0, description="Largest response body after decompression, bytes.")
+    http_host_interval_s: float = Field(0.5, ge=0, description="Least time between two requests to one host, seconds.")
+    http_user_agent: str = Field("kb-pipeline/0.1", description="User-Agent sent.")
+
+    # Files
+    max_file_bytes: int = Field(200_000_000, gt=0, description="Largest file read, bytes.")
+    max_expanded_bytes: int = Field(100_000_000, gt=0, description="Largest expanded size of an archive-like file, bytes.")
+    parse_timeout_s: float = Field(120.0, gt=0, description="Deadline of one file's parse, seconds.")
+    parse_memory_mb: int = Field(2_048, gt=0, description="Address-space headroom of a parser process, MiB.")
+
+    # Work
+    max_concurrent_jobs: int = Field(5, ge=1, description="Runs at once under the Dagster daemon.")
+    batch_documents: int = Field(256, ge=1, description="Documents worked on and committed at once.")
+
+    @field_validator("kb_home")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    @property
+    def storage_root(self) -> Path:
+        """Root of blobs, Parquet and LanceDB."""
+        return Path(self.kb_storage).expanduser().absolute() if self.kb_storage else self.kb_home
+
+    @property
+    def split_sizes(self) -> tuple[int, int]:
+        """(size, overlap) in CHUNK_UNIT; 800/80 where tokens are asked for and no size is set."""
+        if self.chunk_unit == "tokens" and "chunk_size" not in self.model_fields_set:
+            overlap = self.chunk_overlap if "chunk_overlap" in self.model_fields_set else 80
+            return 800, overlap
+        return self.chunk_size, min(self.chunk_overlap, self.chunk_size // 2)
