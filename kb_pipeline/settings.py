@@ -43,6 +43,11 @@ class Settings(BaseSettings):
     http_allow: str = Field(
         "", description="Comma-separated hosts, host:port or CIDR ranges that may be private addresses (tests, intranets)."
     )
+    http_route: str = Field(
+        "",
+        description="Comma-separated name=host:port pairs (`*.example=127.0.0.1:8123`): requests to these names go there, "
+        "by plain HTTP and without resolving. For tests and for intranet gateways.",
+    )
     http_timeout_s: float = Field(30.0, gt=0, description="Whole time of one request, seconds.")
     http_max_bytes: int = Field(20_000_000, gt=0, description="Largest response body after decompression, bytes.")
     http_host_interval_s: float = Field(0.5, ge=0, description="Least time between two requests to one host, seconds.")

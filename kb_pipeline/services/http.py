@@ -1,0 +1,295 @@
+"""The one HTTP client: guarded, capped, polite, retried. What an address may be is decided in `address`."""
+
+import email.utils
+import random
+import ssl
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from threading import Lock
+from urllib.parse import urljoin
+
+import httpcore
+import httpx
+import tenacity
+
+from kb_pipeline.errors import AuthFailed, Blocked, Corrupt, Gone, TooLarge, Transient, UnitFailure, Unsupported
+from kb_pipeline.records import HttpResponse
+from kb_pipeline.services.address import AllowList, GuardedBackend, parse_routes
+from kb_pipeline.services.robots import MAX_BYTES as ROBOTS_MAX_BYTES
+from kb_pipeline.services.robots import Robots
+from kb_pipeline.settings import Settings
+from kb_pipeline.urls import ascii_host, shown, split_web_address
+
+MAX_REDIRECTS = 5
+ATTEMPTS = 3
+LONGEST_RETRY_AFTER_S = 20.0
+_REDIRECTS = {301, 302, 303, 307, 308}
+_PERMANENT = {301, 308}
+_RETRIED = {408, 425, 429, 500, 502, 503, 504}
+_SENT_ONLY_HOME = {"authorization", "cookie", "x-api-key"}
+
+
+class _TryAgain(Exception):
+    """Wraps a failure that the retry layer may try again at once."""
+
+    def __init__(self, failure: Transient) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    max_bytes: int
+    cuts_instead_of_failing: bool = False
+
+
+class HttpClient:
+    """Fetches by GET under the rules of `connectors.base.Http`; safe to share between threads.
+
+    Args:
+        clock: monotonic seconds, for politeness and caches (a request's deadline is always real time).
+        sleep: waits so many seconds.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._sleep = sleep
+        self._backend = GuardedBackend(AllowList.parse(settings.http_allow), parse_routes(settings.http_route))
+        self._transport = _transport(self._backend)
+        self._robots = Robots(self._read_robots, settings.http_user_agent, clock)
+        self._next_turn: dict[str, float] = {}
+        self._lock = Lock()
+
+    def get(self, url: str, *, headers: Mapping[str, str] | None = None) -> HttpResponse:
+        """The finished answer to a GET, after redirects.
+
+        Raises: UnitFailure: typed by cause; the message names the address without its secrets.
+        """
+        limits = _Limits(self._settings.http_max_bytes)
+        return self._retried(lambda: self._follow(url, headers or {}, limits, is_robots=False))
+
+    def close(self) -> None:
+        """Closes idle connections; the client can still be used."""
+        self._transport.close()
+
+    def _read_robots(self, url: str) -> bytes:
+        limits = _Limits(ROBOTS_MAX_BYTES, cuts_instead_of_failing=True)
+        return self._retried(lambda: self._follow(url, {}, limits, is_robots=True)).content
+
+    def _retried(self, request: Callable[[], HttpResponse]) -> HttpResponse:
+        """Retry layer: only failures that a moment may cure, honouring the wait that the server asked for."""
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(_TryAgain),
+            stop=tenacity.stop_after_attempt(ATTEMPTS),
+            wait=_wait_s,
+            sleep=self._sleep,
+            reraise=True,
+        )
+        try:
+            return retrying(request)
+        except _TryAgain as error:
+            raise error.failure from error.__cause__
+
+    def _follow(self, url: str, headers: Mapping[str, str], limits: _Limits, is_robots: bool) -> HttpResponse:
+        self._backend.deadline.start(self._settings.http_timeout_s)
+        seen: set[str] = set()
+        here, is_permanent, sent = url, True, dict(headers)
+        while True:
+            origin = _origin(here, url)
+            if here in seen:
+                raise Blocked(f"the address {shown(url)} redirects in a circle (at {shown(here)})")
+            if len(seen) > MAX_REDIRECTS:
+                raise Blocked(f"the address {shown(url)} redirects more than {MAX_REDIRECTS} times")
+            seen.add(here)
+            if not is_robots:
+                self._await_turn(origin, self._robots_delay(here, origin))
+            answer = self._exchange(here, url, sent, limits)
+            if answer.status not in _REDIRECTS:
+                moved = here if len(seen) > 1 and is_permanent else None
+                return replace(answer, moved_to=moved) if moved else answer
+            is_permanent = is_permanent and answer.status in _PERMANENT
+            target = urljoin(here, answer.headers["location"]).partition("#")[0]
+            if _origin(target, url) != origin:
+                sent = {name: value for name, value in sent.items() if name.lower() not in _SENT_ONLY_HOME}
+            here = target
+
+    def _robots_delay(self, here: str, origin: str) -> float:
+        """robots.txt and the waits below take none of the request's own time."""
+        delay = self._robots.check(here, origin)
+        self._backend.deadline.start(self._settings.http_timeout_s)
+        return delay
+
+    def _await_turn(self, origin: str, crawl_delay_s: float) -> None:
+        interval = max(self._settings.http_host_interval_s, crawl_delay_s)
+        with self._lock:
+            now = self._clock()
+            turn = max(now, self._next_turn.get(origin, now))
+            self._next_turn[origin] = turn + interval
+            if len(self._next_turn) > 10_000:
+                self._next_turn = {host: at for host, at in self._next_turn.items() if at > now}
+        if turn > now:
+            self._sleep(turn - now)
+            self._backend.deadline.start(self._settings.http_timeout_s)
+
+    def _exchange(self, here: str, asked: str, headers: Mapping[str, str], limits: _Limits) -> HttpResponse:
+        """One request and its whole answer; a redirect comes back with its `location` header."""
+        with _named_failures(asked, here):
+            request = httpx.Request("GET", here, headers={**self._own_headers(), **headers})
+            timeout = self._settings.http_timeout_s
+            request.extensions["timeout"] = {"connect": timeout, "read": timeout, "write": timeout, "pool": timeout}
+            response = self._transport.handle_request(request)
+            try:
+                found = {name.lower(): value for name, value in response.headers.items()}
+                if response.status_code in _REDIRECTS and found.get("location"):
+                    return HttpResponse(status=response.status_code, url=here, moved_to=None, headers=found, content=b"")
+                _raise_for_status(response.status_code, found, asked, here, is_conditional=_is_conditional(headers))
+                content = b"" if response.status_code == 304 else self._body(response, found, asked, limits)
+                return HttpResponse(status=response.status_code, url=here, moved_to=None, headers=found, content=content)
+            finally:
+                response.close()
+
+    def _own_headers(self) -> dict[str, str]:
+        return {
+            "User-Agent": self._settings.http_user_agent,
+            "Accept": "*/*",
+            "Accept-Encoding": "gzip, deflate",  # only what can be expanded in bounded steps
+        }
+
+    def _body(self, response: httpx.Response, headers: Mapping[str, str], asked: str, limits: _Limits) -> bytes:
+        declared = headers.get("content-length", "")
+        if not limits.cuts_instead_of_failing and declared.isdigit() and int(declared) > limits.max_bytes:
+            raise _too_large(asked, limits)
+        parts, total = [], 0
+        for part in _expanded(response, headers.get("content-encoding", "")):
+            self._backend.deadline.cut(None)
+            total += len(part)
+            parts.append(part)
+            if total > limits.max_bytes:
+                if limits.cuts_instead_of_failing:
+                    return b"".join(parts)[: limits.max_bytes]
+                raise _too_large(asked, limits)
+        return b"".join(parts)
+
+
+def _transport(backend: GuardedBackend) -> httpx.HTTPTransport:
+    transport = httpx.HTTPTransport(trust_env=False)
+    # httpx has no public way to hand it a network backend; pinned below 0.29 and covered by tests.
+    transport._pool = httpcore.ConnectionPool(
+        ssl_context=ssl.create_default_context(), network_backend=backend, max_connections=32, keepalive_expiry=15.0
+    )
+    return transport
+
+
+def _origin(url: str, asked: str) -> str:
+    try:
+        parts = split_web_address(url)
+        host = ascii_host(parts.hostname or "")
+    except ValueError as error:
+        where = "" if url == asked else f" leads to {shown(url)}, which"
+        raise Blocked(f"the address {shown(asked)}{where} {error}") from None
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}" + (f":{parts.port}" if parts.port else "")
+
+
+@contextmanager
+def _named_failures(asked: str, here: str) -> Iterator[None]:
+    """Gives every failure below the address it belongs to."""
+    name = f"the address {shown(asked)}" + ("" if asked == here else f" (redirected to {shown(here)})")
+    try:
+        yield
+    except (httpx.ConnectError, httpcore.ConnectError) as error:
+        raise _TryAgain(Transient(f"{name} could not be connected to: {error}")) from error
+    except (httpx.TimeoutException, httpcore.TimeoutException) as error:
+        raise Transient(f"{name} did not answer completely in time; it is tried again at the next sync") from error
+    except (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.LocalProtocolError) as error:
+        raise Blocked(f"{name} is not a valid web address") from error
+    except (httpx.TransportError, httpcore.ProtocolError, httpcore.NetworkError) as error:
+        raise _TryAgain(Transient(f"{name} broke off its answer: {error}")) from error
+    except (Blocked, Transient) as error:
+        if str(error).startswith("the address"):
+            raise
+        raise type(error)(f"{name} was not read: {error}") from error
+
+
+def _raise_for_status(status: int, headers: Mapping[str, str], asked: str, here: str, is_conditional: bool) -> None:
+    if 200 <= status < 300 or (status == 304 and is_conditional):
+        return
+    name = f"the address {shown(asked)}" + ("" if asked == here else f" (redirected to {shown(here)})")
+    if status in (404, 410):
+        raise Gone(f"{name} answered {status}: nothing is there" + (" any more" if status == 410 else ""))
+    if status in (401, 407):
+        raise AuthFailed(f"{name} answered {status}: it wants a login, which is not configured")
+    if status in _RETRIED:
+        wait = _retry_after_s(headers.get("retry-after", ""))
+        failure = Transient(f"{name} answered {status}: the server cannot serve it now", wait)
+        if wait is not None and wait > LONGEST_RETRY_AFTER_S:
+            raise failure
+        raise _TryAgain(failure)
+    if status >= 500:
+        raise Transient(f"{name} answered {status}: the server failed")
+    if status in _REDIRECTS:
+        raise Blocked(f"{name} answered {status} without saying where to")
+    reason = {403: "access is forbidden", 402: "it wants to be paid", 451: "it is withheld for legal reasons"}
+    raise Blocked(f"{name} answered {status}: {reason.get(status, 'the server refuses the request')}")
+
+
+def _is_conditional(headers: Mapping[str, str]) -> bool:
+    return any(name.lower() in ("if-none-match", "if-modified-since") for name in headers)
+
+
+def _retry_after_s(value: str) -> float | None:
+    """Seconds asked for by a Retry-After header, in either of its forms."""
+    if value.strip().isdigit():
+        return float(value)
+    try:
+        until = email.utils.parsedate_to_datetime(value)
+    except (TypeError, ValueError):
+        return None
+    until = until if until.tzinfo else until.replace(tzinfo=UTC)
+    return max(0.0, (until - datetime.now(UTC)).total_seconds())
+
+
+def _wait_s(state: tenacity.RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.failure.retry_after_s if isinstance(error, _TryAgain) else None
+    return asked if asked is not None else 0.5 * 2 ** (state.attempt_number - 1) * random.uniform(0.75, 1.25)
+
+
+def _expanded(response: httpx.Response, encoding: str) -> Iterator[bytes]:
+    """The body in pieces of at most 64 KiB, whatever the ratio of its compression.
+
+    Raises: Corrupt: damaged compression. Unsupported: a compression that was not asked for.
+    """
+    name = encoding.strip().lower()
+    if name in ("", "identity"):
+        yield from response.iter_raw()
+        return
+    if name not in ("gzip", "x-gzip", "deflate"):
+        raise Unsupported(f"the address {shown(str(response.url))} sends its answer compressed as {name!r}, unasked")
+    inflater: zlib._Decompress | None = None
+    for part in response.iter_raw():
+        if inflater is None:
+            is_bare = name == "deflate" and (part[0] & 0x0F) != 8
+            inflater = zlib.decompressobj(-zlib.MAX_WBITS if is_bare else zlib.MAX_WBITS | 32)
+        try:
+            while part and not inflater.eof:
+                yield inflater.decompress(part, 65_536)
+                part = inflater.unconsumed_tail
+        except zlib.error as error:
+            raise Corrupt(f"the address {shown(str(response.url))} sends damaged compression") from error
+    if inflater is not None:
+        yield inflater.flush()
+
+
+def _too_large(asked: str, limits: _Limits) -> UnitFailure:
+    return TooLarge(f"the address {shown(asked)} sends more than {limits.max_bytes:,} bytes; HTTP_MAX_BYTES is the limit")
