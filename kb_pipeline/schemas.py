@@ -89,6 +89,7 @@ CHUNKS = Table(
     pa.schema(
         [
             *_OWNER,
+            _column("external_id", pa.string(), "the connector's own stable key", required=True),
             _column("chunk_id", pa.string(), "<document_id>-<index>", required=True),
             _column("chunk_idx", pa.int32(), "index in the document, from 0", required=True),
             _column("text", pa.large_string(), "the cited span", required=True),
@@ -111,8 +112,7 @@ CHUNKS = Table(
 
 def chunk_index(dims: int) -> Table:
     """The LanceDB table of one space in one tenant's database; vectors of `dims` float32, unit length."""
-    columns = [f for f in CHUNKS.schema if f.name not in ("published_at",)]
-    columns.append(_column("external_id", pa.string(), "the connector's own stable key", required=True))
+    columns = [column for column in CHUNKS.schema if column.name != "published_at"]
     columns.append(_column("terms", pa.large_string(), "search terms of header and text, space-separated", required=True))
     columns.append(_column("vector", pa.list_(pa.float32(), dims), "unit vector in the space of the table", required=True))
     return Table("chunk_index", "What is searched.", pa.schema(columns), ("chunk_id",))

@@ -1,0 +1,93 @@
+"""Stage 1: connector -> raw_items. What to fetch is decided in stages/intake.py; bytes go to the blob store."""
+
+from datetime import UTC, datetime
+
+import dagster as dg
+
+from kb_pipeline import ids
+from kb_pipeline.assets.result import RETRY, check_specs, inspect_dataset, run_partitions
+from kb_pipeline.assets.stage import Progress, StageRun
+from kb_pipeline.automation.partitions import OWNERS, source_partitions
+from kb_pipeline.connectors.base import Connector
+from kb_pipeline.connectors.registry import Registry
+from kb_pipeline.errors import UnitFailure
+from kb_pipeline.records import Item
+from kb_pipeline.schemas import RAW_ITEMS
+from kb_pipeline.stages.intake import compare, raw_output_hash, raw_row
+from kb_pipeline.storage.catalog import next_due
+from kb_pipeline.storage.ledger import Entry
+from kb_pipeline.storage.store import Store
+
+CODE_VERSION = "fetch-1"
+
+
+@dg.asset(
+    partitions_def=source_partitions,
+    group_name="sync",
+    kinds={"parquet"},
+    owners=OWNERS,
+    code_version=CODE_VERSION,
+    retry_policy=RETRY,
+    check_specs=check_specs("raw_items"),
+    description="What the source holds: lists it, fetches what is new or changed, retires what a complete listing no longer names.",
+)
+def raw_items(
+    context: dg.AssetExecutionContext,
+    store: dg.ResourceParam[Store],
+    connectors: dg.ResourceParam[Registry],
+    progress: dg.ResourceParam[Progress],
+) -> dg.MaterializeResult[None]:
+    def work(run: StageRun) -> None:
+        sync_listing(run, connectors.named(run.source.connector))
+
+    return run_partitions(context, store, progress, CODE_VERSION, work, inspect_dataset(RAW_ITEMS))
+
+
+def sync_listing(run: StageRun, connector: Connector) -> None:
+    """Bring raw_items in line with a fresh listing; a listing that fails half-way keeps what it brought and retires nothing."""
+    source, catalog = run.source, run.store.catalog
+    due_at = next_due(source, datetime.now(UTC))
+    seen: set[str] = set()
+    try:
+        listing = connector.list_items(source, source.state)
+        for batch in run.batches(listing.items, None):
+            seen.update(_sync_batch(run, connector, batch, seen))
+    except UnitFailure as failure:
+        catalog.source_failed(source, failure, due_at)
+        raise
+    if listing.is_complete and not listing.is_unchanged:
+        gone = [unit for unit in run.store.ledger.units(run.stage, source.kb_id, source.source_id) if unit not in seen]
+        catalog.set_status(gone, "archived", run.run_id)
+        run.retire(gone, run.store.dataset(RAW_ITEMS, source).delete)
+    catalog.source_was_listed(source, listing.state, due_at)
+
+
+def _sync_batch(run: StageRun, connector: Connector, batch: list[Item], seen: set[str]) -> list[str]:
+    source, store = run.source, run.store
+    keyed = [(ids.document_id(source.kb_id, source.connector, i.external_id, source.namespace), i) for i in batch]
+    units = [unit for unit, _ in keyed]
+    known, owners = store.ledger.known(run.stage, units), store.catalog.owners(units)
+    intake = compare(keyed, source.source_id, known, owners, seen, run.recipe)
+    run.count(rows_in=len(batch), skipped=intake.unchanged, elsewhere=intake.elsewhere, repeated=intake.repeated)
+    new = [unit for unit, _ in intake.wanted if unit not in known]
+    run.count(new=len(new), changed=len(intake.wanted) - len(new))
+    store.catalog.save_documents(
+        {
+            "document_id": unit, "kb_id": source.kb_id, "source_id": source.source_id, "external_id": item.external_id,
+            "title": item.title or item.external_id, "url": item.url, "status": "fetching", "run_id": run.run_id,
+        }  # fmt: skip
+        for unit, item in intake.wanted
+    )
+    rows, entries = [], []
+    for unit, item in intake.wanted:
+        raw = run.attempt(item.external_id, lambda item=item: connector.fetch(item))
+        if isinstance(raw, UnitFailure):
+            entries.append(Entry(unit=unit, input_hash=item.version, failure=raw))
+            continue
+        row = raw_row(unit, source, item, raw, store.blobs.put(raw.content), datetime.now(UTC))
+        rows.append(row)
+        entries.append(Entry(unit=unit, input_hash=item.version, output_hash=raw_output_hash(row), rows=1))
+    if entries:
+        run.commit(store.dataset(RAW_ITEMS, source), rows, entries)
+        run.set_status([row["document_id"] for row in rows], "parsing")
+    return intake.present

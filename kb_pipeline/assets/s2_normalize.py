@@ -1,0 +1,91 @@
+"""Stage 2: raw_items -> documents. How bytes become text is in stages/normalize; it runs in a child process."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+
+from kb_pipeline import ids
+from kb_pipeline.assets.result import RETRY, check_specs, inspect_dataset, run_partitions
+from kb_pipeline.assets.s1_fetch import raw_items
+from kb_pipeline.assets.stage import Progress, StageRun
+from kb_pipeline.automation.partitions import OWNERS, source_partitions
+from kb_pipeline.errors import UnitFailure
+from kb_pipeline.records import NormalizedContent
+from kb_pipeline.schemas import DOCUMENTS, RAW_ITEMS
+from kb_pipeline.services.sandbox import Sandbox
+from kb_pipeline.stages.intake import raw_item
+from kb_pipeline.stages.normalize import ParseLimits, normalize
+from kb_pipeline.stages.rows import document_output_hash, document_row
+from kb_pipeline.storage.ledger import Entry
+from kb_pipeline.storage.store import Store
+
+CODE_VERSION = "normalize-1"
+
+
+@dg.asset(
+    partitions_def=source_partitions,
+    deps=[raw_items],
+    group_name="sync",
+    kinds={"parquet"},
+    owners=OWNERS,
+    code_version=CODE_VERSION,
+    retry_policy=RETRY,
+    check_specs=check_specs("documents"),
+    description="Normalised documents: title, text, language, headings and pages with offsets, and what could not be read.",
+)
+def documents(
+    context: dg.AssetExecutionContext,
+    store: dg.ResourceParam[Store],
+    sandbox: dg.ResourceParam[Sandbox],
+    progress: dg.ResourceParam[Progress],
+) -> dg.MaterializeResult[None]:
+    limits = ParseLimits.of(store.settings)
+
+    def work(run: StageRun) -> None:
+        normalize_source(run, sandbox, limits)
+
+    recipe = ids.sha256_hex(CODE_VERSION)
+    return run_partitions(context, store, progress, recipe, work, inspect_dataset(DOCUMENTS))
+
+
+def normalize_source(run: StageRun, sandbox: Sandbox, limits: ParseLimits) -> None:
+    """Normalise what is new or changed; a document that cannot be read gets its reason, the others go on."""
+    needs = run.needing("raw_items")
+    target = run.store.dataset(DOCUMENTS, run.source)
+    run.retire(needs.removed, target.delete)
+    units = {unit.unit: unit for unit in needs.todo}
+    raw = run.store.dataset(RAW_ITEMS, run.source)
+    stream = (row for table in raw.scan(units) for row in table.to_pylist())
+    for batch in run.batches(stream, len(units)):
+        rows, entries = [], []
+        for row, content in zip(batch, _contents(run, sandbox, limits, batch), strict=True):
+            unit = units[row["document_id"]]
+            if isinstance(content, UnitFailure):
+                entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, failure=content))
+                continue
+            done = document_row(row, content)
+            rows.append(done)
+            output = document_output_hash(done)
+            entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, output_hash=output, rows=1))
+        run.commit(target, rows, entries)
+        run.store.catalog.update_documents(_catalog_row(row) for row in rows)
+
+
+def _contents(
+    run: StageRun, sandbox: Sandbox, limits: ParseLimits, batch: list[dict[str, Any]]
+) -> Iterator[NormalizedContent | UnitFailure]:
+    """One outcome per row. Records are JSON of our own making and need no child process."""
+    for row in batch:
+        name = row["file_name"] or row["url"] or row["external_id"]
+
+        def work(row: dict[str, Any] = row) -> NormalizedContent:
+            item = raw_item(row, run.store.blobs.get(row["raw_sha256"]))
+            return normalize(item, limits) if item.kind == "record" else sandbox.call(normalize, item, limits)
+
+        yield run.attempt(name, work)
+
+
+def _catalog_row(row: dict[str, Any]) -> dict[str, Any]:
+    shown = ("document_id", "title", "url", "author", "published_at", "is_partial", "warnings", "content_hash")
+    return {**{name: row[name] for name in shown}, "status": "chunking", "error_kind": None, "error": None}

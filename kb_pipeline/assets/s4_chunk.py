@@ -1,0 +1,74 @@
+"""Stage 4: documents -> chunks. The rules of splitting are in stages/chunk."""
+
+from typing import Any
+
+import dagster as dg
+
+from kb_pipeline import ids
+from kb_pipeline.assets.result import RETRY, check_specs, inspect_dataset, run_partitions
+from kb_pipeline.assets.s2_normalize import documents
+from kb_pipeline.assets.stage import Progress, StageRun
+from kb_pipeline.automation.partitions import OWNERS, source_partitions
+from kb_pipeline.errors import UnitFailure
+from kb_pipeline.schemas import CHUNKS, DOCUMENTS
+from kb_pipeline.services.embedder import Embedder
+from kb_pipeline.stages.chunk import SplitRules, split_document
+from kb_pipeline.stages.rows import chunk_rows, chunks_output_hash, marks_of
+from kb_pipeline.storage.ledger import Entry
+from kb_pipeline.storage.store import Store
+
+CODE_VERSION = "chunk-1"
+
+
+@dg.asset(
+    partitions_def=source_partitions,
+    deps=[documents],
+    group_name="sync",
+    kinds={"parquet"},
+    owners=OWNERS,
+    code_version=CODE_VERSION,
+    retry_policy=RETRY,
+    check_specs=check_specs("chunks"),
+    description="Spans of the documents' text with exact offsets, each with a header (title › section) that is searched but not cited.",
+)
+def chunks(
+    context: dg.AssetExecutionContext,
+    store: dg.ResourceParam[Store],
+    embedder: dg.ResourceParam[Embedder],
+    progress: dg.ResourceParam[Progress],
+) -> dg.MaterializeResult[None]:
+    size, overlap = store.settings.split_sizes
+    unit = store.settings.chunk_unit
+    rules = SplitRules(size=size, overlap=overlap, unit=unit, count_tokens=embedder.count_tokens if unit == "tokens" else None)
+
+    def work(run: StageRun) -> None:
+        chunk_source(run, rules)
+
+    recipe = ids.sha256_hex(CODE_VERSION, unit, str(size), str(overlap))
+    return run_partitions(context, store, progress, recipe, work, inspect_dataset(CHUNKS))
+
+
+def chunk_source(run: StageRun, rules: SplitRules) -> None:
+    """Split what is new or changed; a document's chunks are replaced together."""
+    needs = run.needing("documents")
+    target = run.store.dataset(CHUNKS, run.source)
+    run.retire(needs.removed, target.delete)
+    units = {unit.unit: unit for unit in needs.todo}
+    stream = (row for table in run.store.dataset(DOCUMENTS, run.source).scan(units) for row in table.to_pylist())
+    for batch in run.batches(stream, len(units)):
+        rows: list[dict[str, Any]] = []
+        entries = []
+        for row in batch:
+            unit = units[row["document_id"]]
+            split = run.attempt(
+                row["title"], lambda row=row: split_document(row["text"], marks_of(row), row["title"], rules)
+            )
+            if isinstance(split, UnitFailure):
+                entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, failure=split))
+                continue
+            made = chunk_rows(row, split)
+            rows.extend(made)
+            output = chunks_output_hash(made)
+            entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, output_hash=output, rows=len(made)))
+        run.commit(target, rows, entries)
+        run.set_status([entry.unit for entry in entries if not entry.failure], "embedding")

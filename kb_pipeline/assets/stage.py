@@ -1,0 +1,121 @@
+"""One stage at work on one source: what is left to do, batches, failures, commits. Shared by all stages of group `sync`."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Protocol, TypeVar
+
+import dagster as dg
+
+from kb_pipeline.errors import Bug, KbError, UnitFailure
+from kb_pipeline.records import DocumentStatus
+from kb_pipeline.storage.catalog import SourceRow
+from kb_pipeline.storage.ledger import REMOVES_OUTPUT, Entry, Needs
+from kb_pipeline.storage.parquet import Dataset
+from kb_pipeline.storage.store import Store, table_of
+
+T = TypeVar("T")
+
+
+class Progress(Protocol):
+    """Where a stage says how far it is."""
+
+    def begin(self, stage: str, source: str, total: int | None) -> None:
+        """A stage starts; `total` units where that is known."""
+        ...
+
+    def advance(self, units: int) -> None:
+        """That many more units are done."""
+        ...
+
+
+@dataclass
+class StageRun:
+    """One stage at work on one source.
+
+    Attributes:
+        recipe: hash of code version and the settings that matter; a unit done under another one is stale.
+        failures: (document, kind, reason) of this run.
+    """
+
+    stage: str
+    recipe: str
+    store: Store
+    source: SourceRow
+    run_id: str
+    progress: Progress
+    counts: dict[str, float] = field(default_factory=dict)
+    failures: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def count(self, **amounts: float) -> None:
+        """Add to the counts shown as metadata."""
+        for name, amount in amounts.items():
+            self.counts[name] = self.counts.get(name, 0) + amount
+
+    def needing(self, upstream: str) -> Needs:
+        """Units of this source that this stage has to do, per the ledger."""
+        needs = self.store.ledger.needing(self.stage, upstream, self.source.kb_id, self.source.source_id, self.recipe)
+        self.count(rows_in=len(needs.todo) + needs.unchanged, skipped=needs.unchanged)
+        return needs
+
+    def batches(self, units: Iterable[T], total: int | None) -> Iterator[list[T]]:
+        """Units in batches that are committed one by one; tells progress after each."""
+        self.progress.begin(self.stage, self.source.partition, total)
+        stream = iter(units)
+        while batch := list(islice(stream, self.store.settings.batch_documents)):
+            yield batch
+            self.progress.advance(len(batch))
+
+    def attempt(self, name: str, work: Callable[[], T]) -> T | UnitFailure:
+        """Do one unit; its failure is noted and returned, and harms no other unit."""
+        try:
+            return work()
+        except UnitFailure as failure:
+            return self.failed(name, failure)
+        except (KbError, OSError, MemoryError):
+            raise  # the machine's trouble, not this unit's: the run stops
+        except Exception as error:
+            # An unexpected error belongs to the unit that met it: logged whole, shown as `bug`, tried again next time.
+            dg.get_dagster_logger().exception(f"{self.stage}: {name}")
+            return self.failed(name, Bug(f"{name}: unexpected {type(error).__name__} in {self.stage}; see the run's log."))
+
+    def failed(self, name: str, failure: UnitFailure) -> UnitFailure:
+        """Note a unit's failure."""
+        self.failures.append((name, failure.kind, str(failure)))
+        self.count(documents_failed=1)
+        return failure
+
+    def commit(self, dataset: Dataset, rows: Sequence[dict[str, Any]], entries: Sequence[Entry]) -> None:
+        """Replace the entries' documents in the dataset, then write the ledger: data first, ledger last."""
+        replaced = [entry.unit for entry in entries if entry.failure is None or entry.failure.kind in REMOVES_OUTPUT]
+        dataset.replace(table_of(dataset.table, list(rows)), replaced)
+        self.count(written=len(rows))
+        self.record(entries)
+
+    def record(self, entries: Sequence[Entry]) -> None:
+        """Write the ledger; failed documents get their reason in the catalog first."""
+        self.store.catalog.update_documents(
+            {
+                "document_id": entry.unit,
+                "status": "failed",
+                "error_kind": entry.failure.kind,
+                "error": str(entry.failure),
+                "run_id": self.run_id,
+            }
+            for entry in entries
+            if entry.failure
+        )
+        self.count(tokens=sum(e.tokens for e in entries), cost_usd=sum(e.cost_usd for e in entries))
+        ledger, source = self.store.ledger, self.source
+        ledger.record(self.stage, source.kb_id, source.source_id, self.recipe, self.run_id, entries)
+
+    def retire(self, removed: Sequence[str], delete: Callable[[Sequence[str]], object]) -> None:
+        """Remove the output of units whose input is gone."""
+        if removed:
+            delete(removed)
+            self.store.ledger.remove(self.stage, removed)
+            self.count(removed=len(removed))
+
+    def set_status(self, document_ids: Sequence[str], status: DocumentStatus) -> None:
+        """Move documents on to the next status."""
+        self.store.catalog.set_status(document_ids, status, self.run_id)

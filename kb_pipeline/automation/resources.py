@@ -1,0 +1,89 @@
+"""What the assets are given. Each resource vends a plain object; Dagster's config stays empty, settings come from settings.py."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import cache
+
+import dagster as dg
+
+from kb_pipeline.connectors.registry import Registry, build_registry
+from kb_pipeline.services.embedder import Embedder
+from kb_pipeline.services.embedders import open_embedder
+from kb_pipeline.services.http import HttpClient
+from kb_pipeline.services.sandbox import Sandbox
+from kb_pipeline.settings import Settings
+from kb_pipeline.storage.layout import Layout
+from kb_pipeline.storage.store import Store
+
+
+class LogProgress:
+    """Progress as log lines of the run, at most one in ten seconds a stage would be noise: one a batch is enough."""
+
+    def __init__(self) -> None:
+        self._stage, self._done, self._total = "", 0, None
+
+    def begin(self, stage: str, source: str, total: int | None) -> None:
+        self._stage, self._done, self._total = f"{stage} {source}", 0, total
+
+    def advance(self, units: int) -> None:
+        self._done += units
+        of = f" of {self._total}" if self._total else ""
+        dg.get_dagster_logger().info(f"{self._stage}: {self._done}{of}")
+
+
+@cache
+def settings() -> Settings:
+    """Settings of this process, read when the first resource is opened."""
+    return Settings()
+
+
+class StoreResource(dg.ConfigurableResource[Store]):
+    """Catalog, ledger, blobs, Parquet and LanceDB of KB_HOME."""
+
+    def create_resource(self, context: dg.InitResourceContext) -> Store:
+        store = Store(settings())
+        store.initialise()
+        return store
+
+
+class ConnectorsResource(dg.ConfigurableResource[Registry]):
+    """The connectors, on one polite HTTP client."""
+
+    @contextmanager
+    def yield_for_execution(self, context: dg.InitResourceContext) -> Generator[Registry, None, None]:
+        with HttpClient(settings()) as http:
+            yield build_registry(http, settings())
+
+
+class EmbedderResource(dg.ConfigurableResource[Embedder]):
+    """The embedder of EMBEDDING_MODEL; its weights are loaded at the first text."""
+
+    def create_resource(self, context: dg.InitResourceContext) -> Embedder:
+        return open_embedder(settings(), Layout.of(settings()).models)
+
+
+class SandboxResource(dg.ConfigurableResource[Sandbox]):
+    """Child processes for parsers."""
+
+    @contextmanager
+    def yield_for_execution(self, context: dg.InitResourceContext) -> Generator[Sandbox, None, None]:
+        with Sandbox(settings()) as sandbox:
+            yield sandbox
+
+
+class ProgressResource(dg.ConfigurableResource[LogProgress]):
+    """Progress in the run's log."""
+
+    def create_resource(self, context: dg.InitResourceContext) -> LogProgress:
+        return LogProgress()
+
+
+def resources() -> dict[str, object]:
+    """The resources of a deployed code location."""
+    return {
+        "store": StoreResource(),
+        "connectors": ConnectorsResource(),
+        "embedder": EmbedderResource(),
+        "sandbox": SandboxResource(),
+        "progress": ProgressResource(),
+    }

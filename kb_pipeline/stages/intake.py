@@ -1,0 +1,115 @@
+"""Which listed items need fetching, and the row a fetched item becomes. Pure; the listing itself is a connector's."""
+
+import json
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from kb_pipeline import ids
+from kb_pipeline.errors import RETRIED_KINDS
+from kb_pipeline.records import Item, RawItem, Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intake:
+    """A batch of a listing, compared with what is known.
+
+    Attributes:
+        wanted: (document_id, item) to fetch.
+        present: ids of every item that is this source's, changed or not.
+        elsewhere: how many items another source of the knowledge base already brings.
+        repeated: how many items the listing named twice.
+    """
+
+    wanted: list[tuple[str, Item]]
+    present: list[str]
+    unchanged: int
+    elsewhere: int
+    repeated: int
+
+
+def compare(
+    items: Iterable[tuple[str, Item]],
+    source_id: str,
+    known: Mapping[str, Mapping[str, Any]],
+    owners: Mapping[str, str],
+    seen: Set[str],
+    recipe: str,
+) -> Intake:
+    """Sort a batch of listed items into what to fetch and what to leave.
+
+    Args:
+        items: (document_id, item) as listed.
+        known: ledger rows of stage 1 by document_id.
+        owners: source_id by document_id, of documents that are not archived.
+        seen: ids already met in this listing.
+    """
+    wanted: list[tuple[str, Item]] = []
+    present: dict[str, None] = {}
+    elsewhere = repeated = 0
+    for document_id, item in items:
+        if document_id in seen or document_id in present:
+            repeated += 1
+        elif owners.get(document_id, source_id) != source_id:
+            elsewhere += 1
+        else:
+            present[document_id] = None
+            if _is_stale(known.get(document_id), item, recipe):
+                wanted.append((document_id, item))
+    return Intake(
+        wanted=wanted,
+        present=list(present),
+        unchanged=len(present) - len(wanted),
+        elsewhere=elsewhere,
+        repeated=repeated,
+    )
+
+
+def _is_stale(row: Mapping[str, Any] | None, item: Item, recipe: str) -> bool:
+    if row is None or row["input_hash"] != item.version or row["recipe"] != recipe:
+        return True
+    return row["status"] == "failed" and row["error_kind"] in RETRIED_KINDS
+
+
+def raw_row(document_id: str, source: Source, item: Item, raw: RawItem, digest: str, now: datetime) -> dict[str, Any]:
+    """The raw_items row of a fetched item, its bytes stored under `digest`."""
+    return {
+        "kb_id": source.kb_id,
+        "source_id": source.source_id,
+        "document_id": document_id,
+        "external_id": item.external_id,
+        "version": item.version,
+        "raw_sha256": digest,
+        "raw_kind": raw.kind,
+        "bytes": len(raw.content),
+        "media_type": raw.media_type,
+        "url": raw.url or item.url,
+        "file_name": raw.file_name,
+        "title": raw.title or item.title,
+        "author": raw.author,
+        "published_at": raw.published_at,
+        "metadata": json.dumps(dict(raw.metadata), sort_keys=True, ensure_ascii=False, default=str),
+        "fetched_at": now,
+    }
+
+
+def raw_output_hash(row: Mapping[str, Any]) -> str:
+    """What of a raw row makes the next stage stale: everything but the version token and the time."""
+    relevant = {name: value for name, value in row.items() if name not in ("version", "fetched_at")}
+    return ids.json_hash(relevant)
+
+
+def raw_item(row: Mapping[str, Any], content: bytes) -> RawItem:
+    """The raw item of a row, with its bytes."""
+    return RawItem(
+        content=content,
+        kind=row["raw_kind"],
+        media_type=row["media_type"],
+        url=row["url"],
+        file_name=row["file_name"],
+        title=row["title"],
+        author=row["author"],
+        published_at=row["published_at"],
+        metadata=json.loads(row["metadata"] or "{}"),
+    )

@@ -1,0 +1,48 @@
+"""Content-addressed bytes: a blob's name is its sha256, so a blob is written once and checked at every read."""
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+from kb_pipeline.errors import Corrupt
+
+
+class Blobs:
+    """Bytes below one folder, fanned out by the first two hex digits."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def put(self, content: bytes) -> str:
+        """Store bytes if they are not there yet; returns their sha256, hex."""
+        digest = hashlib.sha256(content).hexdigest()
+        path = self._path(digest)
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(content)
+                os.replace(temporary, path)
+            except BaseException:
+                Path(temporary).unlink(missing_ok=True)
+                raise
+        return digest
+
+    def get(self, digest: str) -> bytes:
+        """The bytes of a blob.
+
+        Raises: Corrupt: the blob is missing or its bytes are not what was stored; fetch the item again.
+        """
+        try:
+            content = self._path(digest).read_bytes()
+        except FileNotFoundError:
+            raise Corrupt(f"Stored bytes {digest[:12]}… are missing; `kb reingest` fetches them again.") from None
+        if hashlib.sha256(content).hexdigest() != digest:
+            self._path(digest).unlink(missing_ok=True)
+            raise Corrupt(f"Stored bytes {digest[:12]}… are damaged on disk; `kb reingest` fetches them again.")
+        return content
+
+    def _path(self, digest: str) -> Path:
+        return self._root / digest[:2] / digest[2:]

@@ -1,0 +1,338 @@
+"""The catalog: knowledge bases, sources, documents and retrieval events. The ledger of stages is beside it, in ledger.py."""
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from kb_pipeline import ids
+from kb_pipeline.errors import NotVisible, UnitFailure, UsageError
+from kb_pipeline.records import DocumentStatus, Scope, Source
+from kb_pipeline.settings import Settings
+from kb_pipeline.storage.engine import open_engine, reading, upsert
+from kb_pipeline.storage.tables import kb_documents, kb_sources, knowledge_bases, ledger, retrieval_events
+
+_IN_LIMIT = 5_000
+_WORKING = ("fetching", "parsing", "extracting", "chunking", "embedding")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeBase:
+    """A knowledge base; `tenant` follows from scope, owner and client."""
+
+    kb_id: str
+    name: str
+    scope: Scope
+    tenant: str
+    owner: str
+    client_id: str
+    agency_id: str
+    description: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRow(Source):
+    """A source with its schedule and the outcome of its last listing."""
+
+    name: str
+    namespace: str
+    every_s: int | None
+    cron: str | None
+    state: Mapping[str, Any] = field(default_factory=dict)
+    syncs: int = 0
+    due_at: datetime | None = None
+    listed_at: datetime | None = None
+    status: str = "pending"
+    error_kind: str | None = None
+    error: str | None = None
+    created_at: datetime | None = None
+
+    @property
+    def partition(self) -> str:
+        """Partition key."""
+        return ids.source_partition(self.kb_id, self.source_id)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Catalog:
+    """Reads and writes of the catalog; one short transaction a call."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine = engine
+
+    @classmethod
+    def open(cls, settings: Settings) -> "Catalog":
+        """Open the home's catalog and bring its schema up to date."""
+        return cls(open_engine(settings))
+
+    # Knowledge bases
+
+    def create_knowledge_base(
+        self,
+        name: str,
+        scope: Scope = "account",
+        *,
+        owner: str = "",
+        client_id: str = "",
+        agency_id: str = "",
+        description: str = "",
+    ) -> KnowledgeBase:
+        """Add a knowledge base under a fresh id made from its name.
+
+        Raises: UsageError: empty name, a `user` scope without an owner, or the same tenant already has this name.
+        """
+        if not name.strip():
+            raise UsageError("A knowledge base needs a name.")
+        if scope == "user" and not owner:
+            raise UsageError(f"Knowledge base {name!r} has scope user: say whose with --owner.")
+        client_id = client_id or ("default" if scope == "account" else "")
+        tenant = ids.tenant_of(scope, owner, client_id)
+        with self.engine.begin() as connection:
+            same = sa.select(knowledge_bases.c.kb_id).where(
+                knowledge_bases.c.name == name, knowledge_bases.c.tenant == tenant
+            )
+            if connection.execute(same).first():
+                raise UsageError(f"There is a knowledge base named {name!r} already.")
+            kb_id = _free_id(connection, knowledge_bases.c.kb_id, ids.slug(name))
+            row = {
+                "kb_id": kb_id, "name": name, "scope": scope, "tenant": tenant, "owner": owner, "client_id": client_id,
+                "agency_id": agency_id, "description": description, "created_at": _now(),
+            }  # fmt: skip
+            connection.execute(knowledge_bases.insert(), row)
+        return KnowledgeBase(**row)
+
+    def knowledge_bases(self) -> list[KnowledgeBase]:
+        """All, by name."""
+        return self._knowledge_bases(sa.true())
+
+    def visible(self, user_id: str | None, client_id: str | None, is_operator: bool = False) -> list[KnowledgeBase]:
+        """What a caller may see: their own, their account's, and the public ones; everything for the local operator."""
+        if is_operator:
+            return self.knowledge_bases()
+        table = knowledge_bases.c
+        mine = [table.scope == "public"]
+        if user_id:
+            mine.append(sa.and_(table.scope == "user", table.owner == user_id))
+        if client_id:
+            mine.append(sa.and_(table.scope == "account", table.client_id == client_id))
+        return self._knowledge_bases(sa.or_(*mine))
+
+    def knowledge_base(self, name_or_id: str) -> KnowledgeBase:
+        """One by id, else by name.
+
+        Raises: NotVisible: there is none; UsageError: several tenants have one of this name.
+        """
+        table = knowledge_bases.c
+        found = self._knowledge_bases(table.kb_id == name_or_id) or self._knowledge_bases(table.name == name_or_id)
+        if not found:
+            raise NotVisible(f"There is no knowledge base {name_or_id!r}; `kb create` makes one, `kb sources` lists them.")
+        if len(found) > 1:
+            raise UsageError(f"{name_or_id!r} names several knowledge bases; use one id of: {', '.join(k.kb_id for k in found)}.")
+        return found[0]
+
+    def _knowledge_bases(self, condition: sa.ColumnElement[bool]) -> list[KnowledgeBase]:
+        with reading(self.engine) as connection:
+            query = sa.select(knowledge_bases).where(condition).order_by(knowledge_bases.c.name)
+            return [KnowledgeBase(**row) for row in connection.execute(query).mappings()]
+
+    # Sources
+
+    def add_source(
+        self,
+        kb_id: str,
+        connector: str,
+        source_input: str,
+        *,
+        name: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        every_s: int | None = None,
+        cron: str | None = None,
+        ids_are_global: bool = False,
+    ) -> SourceRow:
+        """Add a source; adding the same input again updates its schedule and options and keeps its identity.
+
+        Args:
+            ids_are_global: the connector's external ids mean the same document in every source.
+        """
+        with self.engine.begin() as connection:
+            here = kb_sources.c.kb_id == kb_id
+            same = sa.and_(here, kb_sources.c.connector == connector, kb_sources.c.input == source_input)
+            known = connection.execute(sa.select(kb_sources.c.source_id).where(same)).scalar()
+            changed = {"options": dict(options or {}), "every_s": every_s, "cron": cron, "due_at": _now()}
+            if known:
+                if name:
+                    changed["name"] = name
+                connection.execute(kb_sources.update().where(kb_sources.c.source_id == known), changed)
+            else:
+                rivals = sa.select(kb_sources.c.source_id).where(here, kb_sources.c.connector == connector).limit(1)
+                is_alone = ids_are_global or connection.execute(rivals).first() is None
+                base = ids.slug(name or source_input.rstrip("/").rsplit("/", 1)[-1], 30)
+                known = _free_id(connection, kb_sources.c.source_id, base, always_suffix=True)
+                row = {
+                    "source_id": known, "kb_id": kb_id, "name": name or source_input, "connector": connector,
+                    "input": source_input, "namespace": "" if is_alone else ids.sha256_hex(source_input)[:12],
+                    "created_at": _now(), **changed,
+                }  # fmt: skip
+                connection.execute(kb_sources.insert(), row)
+        return self.source(kb_id, known)
+
+    def sources(self, kb_id: str | None = None) -> list[SourceRow]:
+        """Sources of one knowledge base, or of all, oldest first."""
+        return self._sources(kb_sources.c.kb_id == kb_id if kb_id else sa.true())
+
+    def due_sources(self, now: datetime) -> list[SourceRow]:
+        """Sources with a schedule whose next sync is due, longest overdue first."""
+        scheduled = sa.or_(kb_sources.c.every_s.is_not(None), kb_sources.c.cron.is_not(None))
+        found = self._sources(sa.and_(scheduled, kb_sources.c.due_at <= now))
+        return sorted(found, key=lambda source: (source.due_at or now, source.source_id))
+
+    def source(self, kb_id: str, name_or_id: str) -> SourceRow:
+        """One source of a knowledge base by id, else by name or input.
+
+        Raises: NotVisible: there is none.
+        """
+        table = kb_sources.c
+        here = table.kb_id == kb_id
+        by_name = sa.or_(table.name == name_or_id, table.input == name_or_id)
+        found = self._sources(sa.and_(here, table.source_id == name_or_id)) or self._sources(sa.and_(here, by_name))
+        if not found:
+            raise NotVisible(f"Knowledge base {kb_id!r} has no source {name_or_id!r}; `kb sources {kb_id}` lists them.")
+        return found[0]
+
+    def source_was_listed(self, source: SourceRow, state: Mapping[str, Any], due_at: datetime | None) -> None:
+        """Record a listing that ended well; its cursor counts from now on."""
+        self._update_source(
+            source, state=dict(state), listed_at=_now(), due_at=due_at, status="ready", error_kind=None, error=None,
+            syncs=kb_sources.c.syncs + 1,
+        )  # fmt: skip
+
+    def source_failed(self, source: SourceRow, failure: UnitFailure, due_at: datetime | None) -> None:
+        """Record a listing that failed; cursor and documents stay as they were."""
+        self._update_source(
+            source, due_at=due_at, status="failed", error_kind=failure.kind, error=str(failure), syncs=kb_sources.c.syncs + 1
+        )
+
+    def source_was_requested(self, source_ids: Sequence[str], until: datetime) -> None:
+        """Keep the sensor from asking again before `until`; the run itself sets the real next time."""
+        with self.engine.begin() as connection:
+            connection.execute(kb_sources.update().where(kb_sources.c.source_id.in_(source_ids)), {"due_at": until})
+
+    def _update_source(self, source: SourceRow, **values: Any) -> None:
+        with self.engine.begin() as connection:
+            connection.execute(kb_sources.update().where(kb_sources.c.source_id == source.source_id).values(**values))
+
+    def _sources(self, condition: sa.ColumnElement[bool]) -> list[SourceRow]:
+        with reading(self.engine) as connection:
+            query = sa.select(kb_sources).where(condition).order_by(kb_sources.c.created_at, kb_sources.c.source_id)
+            return [SourceRow(**row) for row in connection.execute(query).mappings()]
+
+    # Documents
+
+    def documents(
+        self, kb_id: str, *, status: str | None = None, source_id: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Rows of kb_documents by title, as mappings."""
+        condition = [kb_documents.c.kb_id == kb_id]
+        if status:
+            condition.append(kb_documents.c.status == status)
+        if source_id:
+            condition.append(kb_documents.c.source_id == source_id)
+        query = sa.select(kb_documents).where(*condition).order_by(kb_documents.c.external_id)
+        with reading(self.engine) as connection:
+            return [dict(row) for row in connection.execute(query).mappings()]
+
+    def owners(self, document_ids: Sequence[str]) -> dict[str, str]:
+        """document_id -> source_id of the documents that are known and not archived."""
+        table = kb_documents.c
+        found: dict[str, str] = {}
+        with reading(self.engine) as connection:
+            for some in _slices(document_ids):
+                query = sa.select(table.document_id, table.source_id).where(
+                    table.document_id.in_(some), table.status != "archived"
+                )
+                found.update((document, source) for document, source in connection.execute(query))
+        return found
+
+    def save_documents(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Insert or update documents as a source lists them; `created_at` of a known one stays."""
+        now = _now()
+        complete = [{"created_at": now, "updated_at": now, **row} for row in rows]
+        upsert(kb_documents, self.engine, complete, keep=frozenset({"created_at"}))
+
+    def update_documents(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Set columns of known documents; every row has `document_id` and the same other columns."""
+        values = [dict(row) for row in rows]
+        if not values:
+            return
+        columns = {name: sa.bindparam(name) for name in values[0] if name != "document_id"}
+        statement = kb_documents.update().where(kb_documents.c.document_id == sa.bindparam("_id")).values(**columns)
+        statement = statement.values(updated_at=_now())
+        with self.engine.begin() as connection:
+            connection.execute(statement, [{"_id": row.pop("document_id"), **row} for row in values])
+
+    def set_status(self, document_ids: Sequence[str], status: DocumentStatus, run_id: str = "") -> None:
+        """Move documents to a status; a failure text of before is cleared."""
+        values = {"status": status, "error_kind": None, "error": None, "run_id": run_id}
+        self.update_documents({"document_id": document, **values} for document in document_ids)
+
+    def release_unfinished(self, source: SourceRow) -> int:
+        """Documents of a source in a working status go back to `pending`; returns how many."""
+        table = kb_documents.c
+        here = sa.and_(table.kb_id == source.kb_id, table.source_id == source.source_id, table.status.in_(_WORKING))
+        with self.engine.begin() as connection:
+            return connection.execute(kb_documents.update().where(here).values(status="pending")).rowcount
+
+    def mark_ready(self, source: SourceRow, last_stage: str) -> int:
+        """Documents in a working status that the last stage has done are `ready`; returns how many."""
+        table = kb_documents.c
+        done = sa.select(ledger.c.unit).where(
+            ledger.c.stage == last_stage, ledger.c.kb_id == source.kb_id, ledger.c.source_id == source.source_id,
+            ledger.c.status == "done",
+        )  # fmt: skip
+        here = sa.and_(table.kb_id == source.kb_id, table.source_id == source.source_id, table.status.in_(_WORKING))
+        with self.engine.begin() as connection:
+            ready = kb_documents.update().where(here, table.document_id.in_(done))
+            return connection.execute(ready.values(status="ready", error_kind=None, error=None, updated_at=_now())).rowcount
+
+    def not_live(self, document_ids: Sequence[str]) -> set[str]:
+        """Those of the documents that are archived or unknown."""
+        return set(document_ids) - self.owners(document_ids).keys()
+
+    # Events
+
+    def record_event(self, row: Mapping[str, Any]) -> None:
+        """Append a retrieval event; keys are the columns of retrieval_events."""
+        with self.engine.begin() as connection:
+            connection.execute(retrieval_events.insert(), dict(row))
+
+
+def _slices(values: Sequence[str]) -> Iterable[Sequence[str]]:
+    for start in range(0, len(values), _IN_LIMIT):
+        yield values[start : start + _IN_LIMIT]
+
+
+def _free_id(connection: sa.Connection, column: sa.ColumnElement[str], base: str, always_suffix: bool = False) -> str:
+    """`base`, or `base-<4 hex>` where it is taken in whatever tenant (or always, for ids that are never used again)."""
+    candidate = ids.with_suffix(base, secrets.token_hex(2)) if always_suffix else base
+    while connection.execute(sa.select(column).where(column == candidate)).first():
+        candidate = ids.with_suffix(base, secrets.token_hex(2))
+    return candidate
+
+
+def next_due(source: SourceRow, now: datetime) -> datetime | None:
+    """When the source wants its next sync; None without a schedule."""
+    if source.every_s:
+        return now + timedelta(seconds=source.every_s)
+    if source.cron:
+        from croniter import croniter
+
+        due: datetime = croniter(source.cron, now).get_next(datetime)
+        return due
+    return None

@@ -1,0 +1,51 @@
+"""Where everything lies below the storage root. The only place that builds a path."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kb_pipeline.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths of one home.
+
+    Attributes:
+        home: KB_HOME: catalog, Dagster's own state, exported models.
+        root: root of blobs, Parquet and LanceDB.
+    """
+
+    home: Path
+    root: Path
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Layout":
+        return cls(home=settings.kb_home, root=settings.storage_root)
+
+    @property
+    def catalog(self) -> Path:
+        return self.home / "catalog.sqlite"
+
+    @property
+    def dagster(self) -> Path:
+        return self.home / "dagster"
+
+    @property
+    def models(self) -> Path:
+        return self.home / "models"
+
+    @property
+    def locks(self) -> Path:
+        return self.home / "locks"
+
+    @property
+    def blobs(self) -> Path:
+        return self.root / "blobs"
+
+    @property
+    def parquet(self) -> Path:
+        return self.root / "parquet"
+
+    def dataset(self, table: str, kb_id: str, source_id: str) -> Path:
+        """Folder of one source's part files of a Parquet dataset."""
+        return self.parquet / table / f"kb_id={kb_id}" / f"source_id={source_id}"

@@ -1,0 +1,150 @@
+"""The ledger: per stage and unit, what was done with which inputs; so a stage can ask what is left to do."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from kb_pipeline.ids import sha256_hex
+from kb_pipeline.errors import RETRIED_KINDS, UnitFailure
+from kb_pipeline.storage.engine import reading, upsert
+from kb_pipeline.storage.tables import ledger
+
+REMOVES_OUTPUT: frozenset[str] = frozenset({"unsupported", "corrupt", "too_large"})
+"""Failures that say what the source holds now cannot be read: older output would be a lie. The others could not look."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One unit of work of a stage; `input_hash` is the output hash of the stage before."""
+
+    unit: str
+    input_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a stage has to do for a partition.
+
+    Attributes:
+        todo: new or stale units.
+        removed: units whose input is gone and whose output must go.
+        unchanged: how many units need nothing.
+    """
+
+    todo: list[Unit]
+    removed: list[str]
+    unchanged: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """The outcome of one unit. A failure without `output_hash` has no output; with one, its older output stands."""
+
+    unit: str
+    input_hash: str
+    output_hash: str = ""
+    rows: int = 0
+    failure: UnitFailure | None = None
+    tokens: int = 0
+    cost_usd: float = 0.0
+
+
+class Ledger:
+    """Reads and writes of the ledger table. A unit's fingerprint is the pair (input_hash, recipe)."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    def needing(self, stage: str, upstream: str, kb_id: str, source_id: str, recipe: str) -> Needs:
+        """Compare a stage with the one before it, in one pass over the partition's rows.
+
+        Args:
+            recipe: hash of the stage's code version and of the settings that matter to it.
+        """
+        mine, theirs = ledger.alias("mine"), ledger.alias("theirs")
+        has_input = sa.and_(theirs.c.stage == upstream, theirs.c.kb_id == kb_id, theirs.c.source_id == source_id)
+        joined = theirs.outerjoin(mine, sa.and_(mine.c.unit == theirs.c.unit, mine.c.stage == stage))
+        is_due = sa.or_(
+            mine.c.unit.is_(None),
+            mine.c.input_hash != theirs.c.output_hash,
+            mine.c.recipe != recipe,
+            sa.and_(mine.c.status == "failed", mine.c.error_kind.in_(sorted(RETRIED_KINDS))),
+        )
+        query = sa.select(theirs.c.unit, theirs.c.output_hash).select_from(joined)
+        query = query.where(has_input, theirs.c.output_hash != "", is_due)
+        living = sa.select(theirs.c.unit).where(has_input, theirs.c.output_hash != "")
+        orphans = sa.select(mine.c.unit).where(
+            mine.c.stage == stage, mine.c.kb_id == kb_id, mine.c.source_id == source_id, mine.c.unit.not_in(living)
+        )
+        with reading(self._engine) as connection:
+            todo = [Unit(unit=unit, input_hash=output) for unit, output in connection.execute(query)]
+            removed = list(connection.execute(orphans).scalars())
+            inputs = connection.execute(sa.select(sa.func.count()).select_from(living.subquery())).scalar_one()
+        return Needs(todo=todo, removed=removed, unchanged=inputs - len(todo))
+
+    def known(self, stage: str, units: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Ledger rows of some units (at most a few thousand), by unit."""
+        query = sa.select(ledger).where(ledger.c.stage == stage, ledger.c.unit.in_(units))
+        with reading(self._engine) as connection:
+            return {row["unit"]: row for row in connection.execute(query).mappings()}
+
+    def units(self, stage: str, kb_id: str, source_id: str) -> list[str]:
+        """All units of a partition."""
+        query = sa.select(ledger.c.unit).where(
+            ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id
+        )
+        with reading(self._engine) as connection:
+            return list(connection.execute(query).scalars())
+
+    def record(
+        self, stage: str, kb_id: str, source_id: str, recipe: str, run_id: str, entries: Iterable[Entry]
+    ) -> None:
+        """Write outcomes. Called after the data is committed, never before."""
+        entries = list(entries)
+        before = self.known(stage, [entry.unit for entry in entries if entry.failure])
+        rows = []
+        for entry in entries:
+            old = before.get(entry.unit, {})
+            keeps_output = entry.failure is not None and entry.failure.kind not in REMOVES_OUTPUT
+            rows.append(
+                {
+                    "stage": stage, "unit": entry.unit, "kb_id": kb_id, "source_id": source_id,
+                    "status": "failed" if entry.failure else "done", "input_hash": entry.input_hash, "recipe": recipe,
+                    "output_hash": old.get("output_hash", "") if keeps_output else entry.output_hash,
+                    "rows": old.get("rows", 0) if keeps_output else entry.rows, "attempts": old.get("attempts", 0) + 1 if entry.failure else 1,
+                    "error_kind": entry.failure.kind if entry.failure else None,
+                    "error": str(entry.failure) if entry.failure else None,
+                    "tokens": entry.tokens, "cost_usd": entry.cost_usd, "run_id": run_id, "updated_at": datetime.now(UTC),
+                }  # fmt: skip
+            )
+        upsert(ledger, self._engine, rows)
+
+    def remove(self, stage: str, units: Sequence[str]) -> None:
+        """Forget units; called after their data is gone."""
+        if units:
+            with self._engine.begin() as connection:
+                statement = ledger.delete().where(ledger.c.stage == stage, ledger.c.unit == sa.bindparam("_unit"))
+                connection.execute(statement, [{"_unit": unit} for unit in units])
+
+    def totals(self, stage: str, kb_id: str, source_id: str) -> tuple[int, int]:
+        """(units done, rows they have) of a partition."""
+        query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(ledger.c.rows), 0)).where(
+            ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id, ledger.c.output_hash != ""
+        )
+        with reading(self._engine) as connection:
+            done, rows = connection.execute(query).one()
+        return done, rows
+
+    def data_version(self, stage: str, kb_id: str, source_id: str) -> str:
+        """Hash of all outputs of a partition: equal exactly when nothing changed."""
+        query = (
+            sa.select(ledger.c.unit, ledger.c.output_hash)
+            .where(ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id)
+            .where(ledger.c.output_hash != "")
+            .order_by(ledger.c.unit)
+        )
+        with reading(self._engine) as connection:
+            return sha256_hex(*(part for row in connection.execute(query) for part in row))

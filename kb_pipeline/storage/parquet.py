@@ -1,0 +1,160 @@
+"""Parquet datasets: one folder per source, a few part files in it, each replaced whole and at once."""
+
+import os
+import uuid
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kb_pipeline.schemas import Table
+from kb_pipeline.storage.layout import Layout
+
+PART_DOCUMENTS = 1024
+"""A part file is filled up to this many documents, so an edit rewrites a bounded amount."""
+PART_BYTES = 64_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What is really in a dataset: rows, distinct keys, parts whose schema is not the table's."""
+
+    rows: int
+    keys: int
+    foreign_parts: list[str]
+
+
+class Dataset:
+    """The rows of one table for one source. All rows of a document live in one part file.
+
+    An edit rewrites the part the document lives in, by temp file and rename: readers see the old rows or the new.
+    The files are the truth about what lives where; nothing beside them has to be kept in step.
+    """
+
+    def __init__(self, layout: Layout, table: Table, kb_id: str, source_id: str) -> None:
+        self.table = table
+        self._folder = layout.dataset(table.name, kb_id, source_id)
+        self._places: dict[str, Path] | None = None
+
+    def replace(self, rows: pa.Table, document_ids: Collection[str]) -> None:
+        """Make `rows` all there is of the given documents; documents without rows are removed.
+
+        Args:
+            rows: of the table's schema, only of documents in `document_ids`.
+        """
+        places = self._load_places()
+        rows = rows.cast(self.table.schema)
+        touched = {places[d] for d in document_ids if d in places}
+        for part in touched:
+            self._rewrite(part, rows, document_ids, places)
+        old = [d for d in document_ids if d not in places]
+        fresh = rows.filter(pc.is_in(rows["document_id"], pa.array(old, pa.string()))) if old else rows.slice(0, 0)
+        if fresh.num_rows:
+            self._append(fresh, places)
+
+    def delete(self, document_ids: Collection[str]) -> int:
+        """Remove documents; returns how many were there."""
+        here = [d for d in document_ids if d in self._load_places()]
+        if here:
+            self.replace(self.table.schema.empty_table(), here)
+        return len(here)
+
+    def scan(
+        self, document_ids: Collection[str] | None = None, columns: list[str] | None = None, batch: int = 256
+    ) -> Iterator[pa.Table]:
+        """Rows of the given documents (all when None), in tables of at most `batch` documents, one pass over the parts."""
+        places = self._load_places()
+        wanted = places.keys() if document_ids is None else [d for d in document_ids if d in places]
+        by_part: dict[Path, list[str]] = {}
+        for document in wanted:
+            by_part.setdefault(places[document], []).append(document)
+        for part, documents in by_part.items():
+            rows = pq.ParquetFile(part).read(columns=columns and sorted({"document_id", *columns}))
+            for start in range(0, len(documents), batch):
+                some = pa.array(documents[start : start + batch], pa.string())
+                yield rows.filter(pc.is_in(rows["document_id"], some))
+
+    def document_ids(self) -> list[str]:
+        """Documents with rows here."""
+        return list(self._load_places())
+
+    def inspect(self) -> "Inspection":
+        """Read keys and footers of every part as they are on disk now."""
+        rows, foreign, keys = 0, [], []
+        for part in self._parts():
+            file = pq.ParquetFile(part)
+            rows += file.metadata.num_rows
+            if not file.schema_arrow.equals(self.table.schema):
+                foreign.append(part.name)
+            keys.append(file.read(columns=list(self.table.key)))
+        distinct = pa.concat_tables(keys).group_by(list(self.table.key)).aggregate([]).num_rows if keys else 0
+        return Inspection(rows=rows, keys=distinct, foreign_parts=foreign)
+
+    def size_bytes(self) -> int:
+        """Bytes on disk."""
+        return sum(part.stat().st_size for part in self._parts())
+
+    def _parts(self) -> list[Path]:
+        return sorted(self._folder.glob("part-*.parquet")) if self._folder.is_dir() else []
+
+    def _load_places(self) -> dict[str, Path]:
+        """document_id -> part file."""
+        if self._places is None:
+            self._places = {}
+            for part in self._parts():
+                ids = pq.ParquetFile(part).read(columns=["document_id"])["document_id"]
+                self._places.update(dict.fromkeys(pc.unique(ids).to_pylist(), part))
+        return self._places
+
+    def _rewrite(self, part: Path, rows: pa.Table, document_ids: Collection[str], places: dict[str, Path]) -> None:
+        old = pq.ParquetFile(part).read()
+        replaced = [d for d in document_ids if places.get(d) == part]
+        values = pa.array(replaced, pa.string())
+        kept = old.filter(pc.invert(pc.is_in(old["document_id"], values)))
+        new = rows.filter(pc.is_in(rows["document_id"], values))
+        merged = pa.concat_tables([kept, new])
+        for document in set(replaced) - set(pc.unique(new["document_id"]).to_pylist()):
+            del places[document]
+        if merged.num_rows:
+            _write(merged, part)
+        else:
+            part.unlink()
+
+    def _append(self, rows: pa.Table, places: dict[str, Path]) -> None:
+        fill: dict[Path, int] = {}
+        for part in places.values():
+            fill[part] = fill.get(part, 0) + 1
+        part = min(fill, key=lambda p: fill[p], default=None)
+        new_ids = pc.unique(rows["document_id"]).to_pylist()
+        has_room = part is not None and fill[part] + len(new_ids) <= PART_DOCUMENTS and part.stat().st_size < PART_BYTES
+        if part is not None and has_room:
+            rows = pa.concat_tables([pq.ParquetFile(part).read(), rows])
+        else:
+            part = self._folder / f"part-{uuid.uuid4().hex[:12]}.parquet"
+        _write(rows, part)
+        places.update(dict.fromkeys(new_ids, part))
+
+
+def _write(rows: pa.Table, path: Path) -> None:
+    """Write beside the target, flush to disk, rename over it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            pq.write_table(rows, file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_empty(layout: Layout, table: Table) -> None:
+    """A zero-row file of the right schema: SQL over a dataset that has no rows yet must not fail."""
+    path = layout.parquet / table.name / "empty.parquet"
+    if not path.exists():
+        _write(table.schema.empty_table(), path)

@@ -1,0 +1,87 @@
+"""The store: one object that hands out catalog, ledger, blobs, datasets and indexes of a home."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+import pyarrow as pa
+from filelock import FileLock, Timeout
+
+from kb_pipeline.errors import SystemicError
+from kb_pipeline.records import Space
+from kb_pipeline.schemas import PARQUET_TABLES, Table
+from kb_pipeline.settings import Settings
+from kb_pipeline.storage.blobs import Blobs
+from kb_pipeline.storage.catalog import Catalog, SourceRow
+from kb_pipeline.storage.lance import ChunkIndex
+from kb_pipeline.storage.layout import Layout
+from kb_pipeline.storage.ledger import Ledger
+from kb_pipeline.storage.parquet import Dataset, write_empty
+
+_LOCK_WAIT_S = 3600.0
+
+
+class Store:
+    """Everything a home keeps. Cheap to make; opens what is asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.layout = Layout.of(settings)
+        self.blobs = Blobs(self.layout.blobs)
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        return Catalog.open(self.settings)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return Ledger(self.catalog.engine)
+
+    def initialise(self) -> None:
+        """Make the home: folders, catalog schema, a zero-row file per dataset."""
+        for folder in (self.layout.home, self.layout.locks, self.layout.blobs):
+            folder.mkdir(parents=True, exist_ok=True)
+        for table in PARQUET_TABLES:
+            write_empty(self.layout, table)
+        _ = self.catalog
+
+    def dataset(self, table: Table, source: SourceRow) -> Dataset:
+        """The rows of one table that belong to a source."""
+        return Dataset(self.layout, table, source.kb_id, source.source_id)
+
+    def index(self, tenant: str, space: Space) -> ChunkIndex:
+        """The LanceDB table of a tenant and space, for writing."""
+        return ChunkIndex(self.layout.root, tenant, space)
+
+    @contextmanager
+    def working_on(self, source: SourceRow) -> Iterator[None]:
+        """Hold a source: one stage of one run at a time, over all processes of this machine; freed if its holder dies.
+
+        Raises: SystemicError: another run held it for an hour.
+        """
+        lock = self._lock(source)
+        try:
+            with lock.acquire(timeout=_LOCK_WAIT_S):
+                yield
+        except Timeout:
+            raise SystemicError(
+                f"Source {source.partition} has been worked on by another run for over an hour; stop that run, then sync again."
+            ) from None
+
+    def release_orphans(self, source: SourceRow) -> int:
+        """Documents left half-way by a run that died go back to `pending`; returns how many. Leaves a living run alone."""
+        lock = self._lock(source)
+        try:
+            with lock.acquire(timeout=0):
+                return self.catalog.release_unfinished(source)
+        except Timeout:
+            return 0
+
+    def _lock(self, source: SourceRow) -> FileLock:
+        self.layout.locks.mkdir(parents=True, exist_ok=True)
+        return FileLock(self.layout.locks / f"{source.partition}.lock")
+
+
+def table_of(table: Table, rows: list[dict[str, object]]) -> pa.Table:
+    """Rows as an Arrow table of the schema."""
+    return pa.Table.from_pylist(rows, schema=table.schema)
