@@ -209,20 +209,21 @@ class Catalog:
     def source_was_listed(self, source: SourceRow, state: Mapping[str, Any], due_at: datetime | None) -> None:
         """Record a listing that ended well; its cursor counts from now on."""
         self._update_source(
-            source, state=dict(state), listed_at=_now(), due_at=due_at, status="ready", error_kind=None, error=None,
-            syncs=kb_sources.c.syncs + 1,
-        )  # fmt: skip
+            source, state=dict(state), listed_at=_now(), due_at=due_at, status="ready", error_kind=None, error=None
+        )
 
     def source_failed(self, source: SourceRow, failure: UnitFailure, due_at: datetime | None) -> None:
         """Record a listing that failed; cursor and documents stay as they were."""
         self._update_source(
-            source, due_at=due_at, status="failed", error_kind=failure.kind, error=str(failure), syncs=kb_sources.c.syncs + 1
+            source, due_at=due_at, status="failed", error_kind=failure.kind, error=str(failure)
         )
 
     def source_was_requested(self, source_ids: Sequence[str], until: datetime) -> None:
         """Keep the sensor from asking again before `until`; the run itself sets the real next time."""
-        with self.engine.begin() as connection:
-            connection.execute(kb_sources.update().where(kb_sources.c.source_id.in_(source_ids)), {"due_at": until})
+        if source_ids:
+            asked = kb_sources.update().where(kb_sources.c.source_id.in_(source_ids))
+            with self.engine.begin() as connection:
+                connection.execute(asked.values(due_at=until, syncs=kb_sources.c.syncs + 1))
 
     def _update_source(self, source: SourceRow, **values: Any) -> None:
         with self.engine.begin() as connection:

@@ -1,0 +1,71 @@
+"""The Dagster instance of a home: its dagster.yaml, and runs whose process died."""
+
+import os
+import socket
+from pathlib import Path
+
+import dagster as dg
+
+from kb_pipeline.settings import Settings
+from kb_pipeline.storage.layout import Layout
+
+PROCESS_TAG = "kb/process"
+_UNFINISHED = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
+
+_CONFIG = """\
+# Written by `kb init`. deploy/dagster.postgres.yaml shows the same for Postgres.
+telemetry: {{enabled: false}}
+concurrency:
+  runs: {{max_concurrent_runs: {jobs}}}
+  pools: {{granularity: op, default_limit: 2}}
+run_monitoring: {{enabled: true, start_timeout_seconds: 180, max_runtime_seconds: 14400}}
+run_retries: {{enabled: true, max_retries: 1, retry_on_asset_or_op_failure: false}}
+retention:
+  sensor: {{purge_after_days: {{skipped: 2, failure: 30, success: 7}}}}
+code_servers: {{local_startup_timeout: 180}}
+"""
+
+
+def write_config(settings: Settings) -> Path:
+    """Make DAGSTER_HOME below the home if it is not there; an edited dagster.yaml stays. Returns the folder."""
+    folder = Layout.of(settings).dagster
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / "dagster.yaml"
+    if not config.exists():
+        config.write_text(_CONFIG.format(jobs=settings.max_concurrent_jobs))
+    return folder
+
+
+def open_instance(settings: Settings) -> dg.DagsterInstance:
+    """The home's instance; runs that a dead process of this machine left behind are closed first."""
+    instance = dg.DagsterInstance.from_config(str(write_config(settings)))
+    close_dead_runs(instance)
+    return instance
+
+
+def process_tag() -> str:
+    """Which process runs: `<host>:<pid>`."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def close_dead_runs(instance: dg.DagsterInstance) -> int:
+    """Mark as failed the runs of `kb sync` processes that are gone, and free their pool slots; returns how many."""
+    closed = 0
+    for run in instance.get_runs(dg.RunsFilter(statuses=_UNFINISHED)):
+        host, _, pid = run.tags.get(PROCESS_TAG, "").rpartition(":")
+        if host == socket.gethostname() and not _is_alive(int(pid)):
+            instance.report_run_failed(run, "The process of this run died; its documents go on at the next sync.")
+            if instance.event_log_storage.supports_global_concurrency_limits:
+                instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+            closed += 1
+    return closed
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

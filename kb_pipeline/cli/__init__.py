@@ -1,0 +1,69 @@
+"""The `kb` command: entry point, and which module holds which command. Modules import heavy things inside commands."""
+
+import importlib
+import sys
+
+import click
+
+from kb_pipeline import __version__
+from kb_pipeline.errors import KbError, UsageError
+
+_COMMANDS: dict[str, str] = {
+    "init": "manage", "create": "manage", "add": "manage", "apply": "manage", "sources": "manage", "docs": "manage",
+    "sync": "sync", "search": "search", "eval": "search", "doctor": "doctor", "sql": "tables", "export": "tables",
+    "demo": "demo",
+}  # fmt: skip
+
+
+class _Commands(click.Group):
+    """Loads a command's module when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = _COMMANDS.get(cmd_name)
+        if module is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"kb_pipeline.cli.{module}"), f"{cmd_name}_command")
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="kb")
+def kb() -> None:
+    """Searchable, citable knowledge bases from feeds, pages, files and records, kept true as the sources change.
+
+    Everything lives in KB_HOME (default ./kb_home).
+    """
+
+
+def main() -> None:
+    """Run `kb`. Exit codes: 0 done, 1 failed, 2 wrong usage."""
+    try:
+        kb(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Stopped. What was finished is kept; the same command goes on from there.", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    except UsageError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+    except KbError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(1)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        click.echo(f"Error: {error.strerror or error}{where}. Free the disk or mend access, then run it again.", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

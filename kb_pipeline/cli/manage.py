@@ -1,0 +1,139 @@
+"""Commands that set up a home: init, create, add, apply, and the lists of sources and documents."""
+
+import os
+from pathlib import Path
+
+import click
+
+from kb_pipeline.cli.home import open_catalog, open_registry, open_store
+from kb_pipeline.cli.output import print_json, print_table
+
+
+@click.command("init")
+@click.option("--home", type=click.Path(file_okay=False, path_type=Path), help="Folder that holds everything; default KB_HOME.")
+def init_command(home: Path | None) -> None:
+    """Make a home: catalog, storage, Dagster's configuration."""
+    if home:
+        os.environ["KB_HOME"] = str(home)
+    from kb_pipeline.automation.instance import write_config
+
+    store = open_store()
+    write_config(store.settings)
+    click.echo(f"Home is ready: {store.layout.home}")
+    if home and home.absolute() != (Path.cwd() / "kb_home"):
+        click.echo(f"Set KB_HOME={store.layout.home} for the next commands.")
+
+
+@click.command("create")
+@click.argument("name")
+@click.option("--scope", type=click.Choice(["user", "account", "public"]), default="account", show_default=True)
+@click.option("--client", "client_id", default="", help="Whose account; scope account.")
+@click.option("--agency", "agency_id", default="")
+@click.option("--owner", default="", help="Whose; scope user.")
+@click.option("--description", default="")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def create_command(name: str, scope: str, client_id: str, agency_id: str, owner: str, description: str, as_json: bool) -> None:
+    """Create knowledge base NAME."""
+    made = open_store().catalog.create_knowledge_base(
+        name,
+        scope,  # type: ignore[arg-type]  # click.Choice has checked it
+        owner=owner,
+        client_id=client_id,
+        agency_id=agency_id,
+        description=description,
+    )
+    if as_json:
+        print_json({"kb_id": made.kb_id, "name": made.name, "scope": made.scope, "tenant": made.tenant})
+    else:
+        click.echo(f"Created {made.kb_id}. Next: kb add {made.kb_id} URL|FILE|FOLDER")
+
+
+@click.command("add")
+@click.argument("kb")
+@click.argument("source_input", metavar="INPUT")
+@click.option("--type", "source_type", help="Connector: rss, url, document, records; default by the input.")
+@click.option("--every", help="Sync interval (15m, 1h, 1d) or cron expression.")
+@click.option("--name", help="Name of the source; default the input.")
+@click.option("--include", multiple=True, metavar="GLOB", help="Folder: only paths that match.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Folder: no paths that match.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def add_command(
+    kb: str,
+    source_input: str,
+    source_type: str | None,
+    every: str | None,
+    name: str | None,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Add a source to KB: a feed, page, file, folder, or .jsonl of records."""
+    from kb_pipeline.sources import add_source
+
+    store = open_store()
+    options = {key: list(globs) for key, globs in (("include", include), ("exclude", exclude)) if globs}
+    with open_registry(store.settings) as registry:
+        source = add_source(
+            store.catalog, registry, kb, source_input, source_type=source_type, name=name, every=every, options=options
+        )
+    if as_json:
+        print_json({"source_id": source.source_id, "kb_id": source.kb_id, "type": source.connector, "input": source.input})
+    else:
+        click.echo(f"Added {source.source_id} ({source.connector}) to {source.kb_id}. Next: kb sync {source.kb_id}")
+
+
+@click.command("apply")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--dry-run", is_flag=True, help="Show what would change, change nothing.")
+def apply_command(file: Path, dry_run: bool) -> None:
+    """Make knowledge bases and sources as FILE (kb.yaml) says."""
+    from kb_pipeline.configfile import apply, load
+
+    store = open_store()
+    wanted = load(file)
+    with open_registry(store.settings) as registry:
+        lines = apply(wanted, store.catalog, registry, base=file.parent, dry_run=dry_run)
+    for line in lines:
+        click.echo(line)
+    click.echo("Nothing to change." if not lines else "Would change the above." if dry_run else "Done. Next: kb sync --all")
+
+
+@click.command("sources")
+@click.argument("kb", required=False)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def sources_command(kb: str | None, as_json: bool) -> None:
+    """List the sources of KB (of all when none is named), with schedule and last outcome."""
+    catalog = open_catalog()
+    names = {base.kb_id: base.name for base in catalog.knowledge_bases()}
+    kb_id = catalog.knowledge_base(kb).kb_id if kb else None
+    rows = [
+        {
+            "kb_id": s.kb_id, "kb": names[s.kb_id], "source_id": s.source_id, "type": s.connector, "input": s.input,
+            "every": f"{s.every_s}s" if s.every_s else s.cron, "status": s.status, "listed_at": s.listed_at,
+            "due_at": s.due_at, "error_kind": s.error_kind, "error": s.error,
+        }  # fmt: skip
+        for s in catalog.sources(kb_id)
+    ]
+    if as_json:
+        print_json({"sources": rows})
+    else:
+        columns = ["source_id", "type", "input", "every", "status", "listed_at", "error"]
+        print_table(rows, columns if kb else ["kb_id", *columns], empty="No sources yet; `kb add KB INPUT` adds one.")
+
+
+@click.command("docs")
+@click.argument("kb")
+@click.option("--status", help="Only this status: pending, ready, failed, archived, …")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def docs_command(kb: str, status: str | None, as_json: bool) -> None:
+    """List the documents of KB with status, reason and next step."""
+    store = open_store()
+    kb_id = store.catalog.knowledge_base(kb).kb_id
+    for source in store.catalog.sources(kb_id):
+        store.release_orphans(source)
+    rows = store.catalog.documents(kb_id, status=status)
+    if as_json:
+        print_json({"documents": rows})
+    else:
+        shown = [{**row, "reason": row["error"] or "; ".join(row["warnings"])} for row in rows]
+        print_table(shown, ["title", "status", "chunks", "url", "reason"], empty="No documents; `kb sync` fetches them.")

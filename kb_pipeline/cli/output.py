@@ -1,0 +1,52 @@
+"""How commands print: tables that fit the terminal for people, one JSON document for programs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2, default=_plain))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: str = "", empty: str = "Nothing yet.") -> None:
+    """A table of some columns; long cells fold to the terminal's width. Control characters of others' text are dropped."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    if not rows:
+        click.echo(empty)
+        return
+    table = Table(title=title or None, title_justify="left", expand=False)
+    for column in columns:
+        is_number = all(isinstance(row.get(column), int | float | None) for row in rows)
+        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(row.get(column))) for column in columns))
+    Console().print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%d %H:%M")
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Text that cannot move a terminal's cursor or colours: control characters other than newline and tab go."""
+    return "".join(c for c in text if c >= " " and c != "\x7f" and not "\x80" <= c <= "\x9f" or c in "\n\t")

@@ -1,0 +1,98 @@
+"""`kb sync`: runs the Dagster assets in this process, a progress bar per stage, a closing table."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kb_pipeline.cli.home import open_store
+from kb_pipeline.cli.output import print_json, print_table
+from kb_pipeline.errors import UsageError
+
+if TYPE_CHECKING:
+    from kb_pipeline.storage.catalog import Catalog, SourceRow
+
+
+class BarProgress:
+    """One bar per stage on stderr; silent where stderr is no terminal."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        console = Console(stderr=True)
+        self._bars = Progress(*columns, console=console, disable=not console.is_terminal)
+        self._task: Any = None
+
+    def __enter__(self) -> "BarProgress":
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def begin(self, stage: str, source: str, total: int | None) -> None:
+        """A bar for a stage that has something to do."""
+        self._task = None if total == 0 else self._bars.add_task(f"{source} {stage}", total=total)
+
+    def advance(self, units: int) -> None:
+        """Move the bar."""
+        if self._task is not None:
+            self._bars.advance(self._task, units)
+
+
+@click.command("sync")
+@click.argument("targets", metavar="[KB[/SOURCE]]…", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every source of every knowledge base.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def sync_command(targets: tuple[str, ...], everything: bool, as_json: bool) -> None:
+    """Bring knowledge bases in line with their sources. Exit 1 if a run failed; failed documents are listed."""
+    store = open_store()
+    sources = _chosen(store.catalog, targets, everything)
+    from kb_pipeline.automation.run import open_syncer
+
+    with BarProgress() as progress, open_syncer(store, progress) as syncer:
+        reports = [syncer.sync(source).as_json() for source in sources]
+    failed = [
+        {**row, "kb_id": kb_id, "error": row["error"]}
+        for kb_id in dict.fromkeys(source.kb_id for source in sources)
+        for row in store.catalog.documents(kb_id, status="failed")
+        if row["source_id"] in {source.source_id for source in sources}
+    ]
+    if as_json:
+        print_json({"runs": reports, "failed_documents": failed})
+    else:
+        _print(reports, failed)
+    if any(report["status"] == "failed" for report in reports):
+        raise SystemExit(1)
+
+
+def _chosen(catalog: "Catalog", targets: Sequence[str], everything: bool) -> "list[SourceRow]":
+    if everything:
+        return catalog.sources()
+    if not targets:
+        bases = catalog.knowledge_bases()
+        if len(bases) != 1:
+            names = ", ".join(base.kb_id for base in bases) or "none yet; `kb create` makes one"
+            raise UsageError(f"Say which knowledge base to sync, or --all. There are: {names}.")
+        targets = [bases[0].kb_id]
+    chosen: dict[str, SourceRow] = {}
+    for target in targets:
+        name, _, source = target.partition("/")
+        kb_id = catalog.knowledge_base(name).kb_id
+        found = [catalog.source(kb_id, source)] if source else catalog.sources(kb_id)
+        if not found:
+            raise UsageError(f"Knowledge base {kb_id} has no sources; `kb add {kb_id} INPUT` adds one.")
+        chosen.update((row.partition, row) for row in found)
+    return list(chosen.values())
+
+
+def _print(reports: list[dict[str, Any]], failed: list[dict[str, Any]]) -> None:
+    columns = ["source", "status", "listed", "new", "changed", "unchanged", "removed", "failed", "embedded", "seconds"]
+    print_table(reports, columns)
+    for report in reports:
+        if report["error"]:
+            click.echo(f"{report['source']}: {report['error']}", err=True)
+    if failed:
+        print_table(failed, ["external_id", "error_kind", "error"], title="Documents that failed; the others are in")

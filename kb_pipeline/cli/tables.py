@@ -1,0 +1,66 @@
+"""`kb sql` and `kb export`: the data as tables, for analysts."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from kb_pipeline.cli.home import open_store
+from kb_pipeline.cli.output import print_json, print_table
+from kb_pipeline.errors import UsageError
+
+
+@click.command("sql")
+@click.argument("statement", required=False)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@click.option("--limit", default=200, show_default=True, help="Rows shown; 0 for all.")
+def sql_command(statement: str | None, as_json: bool, limit: int) -> None:
+    """Run SQL (DuckDB) over every dataset; without STATEMENT, read statements from a prompt or stdin."""
+    from kb_pipeline.storage.analytics import Analytics
+
+    analytics = Analytics(open_store())
+    if statement:
+        columns, rows = analytics.query(statement)
+        shown = rows[:limit] if limit and not as_json else rows
+        records = [dict(zip(columns, row, strict=True)) for row in shown]
+        if as_json:
+            print_json({"columns": columns, "rows": records})
+        else:
+            print_table(records, columns, empty="No rows.")
+            if len(rows) > len(shown):
+                click.echo(f"{len(rows) - len(shown)} more rows; --limit 0 shows all.")
+        return
+    click.echo(f"Tables: {', '.join(analytics.tables)}. End with Ctrl-D.", err=True)
+    while True:
+        if sys.stdin.isatty():
+            click.echo("kb> ", nl=False, err=True)
+        line = sys.stdin.readline()
+        if not line:
+            return
+        if line.strip():
+            _run_line(analytics, line, limit)
+
+
+def _run_line(analytics: object, line: str, limit: int) -> None:
+    try:
+        columns, rows = analytics.query(line)  # type: ignore[attr-defined]
+    except UsageError as error:
+        click.echo(str(error), err=True)
+        return
+    print_table([dict(zip(columns, row, strict=True)) for row in rows[: limit or None]], columns, empty="No rows.")
+
+
+@click.command("export")
+@click.argument("kb")
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+def export_command(kb: str, folder: Path) -> None:
+    """Write KB's documents, chunks and raw items as Parquet files, and what made them as JSON, into DIR."""
+    from kb_pipeline.storage.analytics import Analytics
+
+    store = open_store()
+    base = store.catalog.knowledge_base(kb)
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty; give a new folder.")
+    for name, rows in Analytics(store).export(base, folder).items():
+        click.echo(f"{name}: {rows} rows")
+    click.echo(f"Exported {base.kb_id} to {folder}")

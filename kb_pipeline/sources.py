@@ -1,0 +1,60 @@
+"""Adding a source to a knowledge base: which connector takes the input, and how often it is synced."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from kb_pipeline.connectors.registry import Registry
+from kb_pipeline.errors import UsageError
+from kb_pipeline.storage.catalog import Catalog, SourceRow
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_LEAST_INTERVAL_S = 30
+
+
+def parse_schedule(text: str | None) -> tuple[int | None, str | None]:
+    """`--every` as (seconds, cron); one of them, or neither for no schedule.
+
+    Raises: UsageError: neither an interval (`15m`, `1h`, `1d`) nor a cron expression of five fields.
+    """
+    if not text or text == "never":
+        return None, None
+    if match := re.fullmatch(r"(\d+)\s*([smhdw])", text.strip()):
+        seconds = int(match[1]) * _UNITS[match[2]]
+        if seconds < _LEAST_INTERVAL_S:
+            raise UsageError(f"--every {text} is shorter than {_LEAST_INTERVAL_S}s, the least interval a source can have.")
+        return seconds, None
+    from croniter import croniter
+
+    if len(text.split()) == 5 and croniter.is_valid(text):
+        return None, text
+    raise UsageError(f"--every {text!r} is neither an interval (15m, 1h, 1d) nor a cron expression ('0 6 * * *').")
+
+
+def add_source(
+    catalog: Catalog,
+    registry: Registry,
+    kb: str,
+    source_input: str,
+    *,
+    source_type: str | None = None,
+    name: str | None = None,
+    every: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> SourceRow:
+    """Register an input with the connector that takes it; the same input again keeps its identity.
+
+    Raises: UsageError: unknown source type or input, or a bad schedule; NotVisible: no such knowledge base.
+    """
+    every_s, cron = parse_schedule(every)
+    connector = registry.resolve(source_input, source_type)
+    return catalog.add_source(
+        catalog.knowledge_base(kb).kb_id,
+        connector.name,
+        connector.canonical(source_input),
+        name=name,
+        options=options,
+        every_s=every_s,
+        cron=cron,
+        ids_are_global=connector.has_global_ids,
+    )

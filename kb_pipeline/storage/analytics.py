@@ -1,0 +1,99 @@
+"""DuckDB over what is stored: a view per Parquet dataset and per catalog table. In memory; writes nothing but exports."""
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from kb_pipeline.errors import UsageError
+from kb_pipeline.schemas import PARQUET_TABLES
+from kb_pipeline.storage.catalog import KnowledgeBase
+from kb_pipeline.storage.engine import reading
+from kb_pipeline.storage.store import Store
+from kb_pipeline.storage.tables import metadata
+
+if TYPE_CHECKING:
+    import duckdb
+
+_MEMORY_LIMIT = "2GB"
+
+
+class Analytics:
+    """SQL for the local operator, who sees every knowledge base."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.tables = [table.name for table in PARQUET_TABLES] + list(metadata.tables)
+
+    @cached_property
+    def _connection(self) -> "duckdb.DuckDBPyConnection":
+        import duckdb
+
+        connection = duckdb.connect(config={"memory_limit": _MEMORY_LIMIT})
+        for table in PARQUET_TABLES:
+            pattern = str(self._store.layout.parquet / table.name / "**" / "*.parquet").replace("'", "''")
+            connection.execute(
+                f"CREATE VIEW {table.name} AS SELECT * FROM read_parquet('{pattern}', hive_partitioning=false, union_by_name=true)"
+            )
+        with reading(self._store.catalog.engine) as catalog:
+            for name, table in metadata.tables.items():
+                connection.register(name, _arrow(catalog, table))
+        return connection
+
+    def query(self, statement: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """(column names, rows) of one statement.
+
+        Raises: UsageError: the statement is wrong; the message is DuckDB's own.
+        """
+        import duckdb
+
+        try:
+            result = self._connection.execute(statement)
+            description = result.description or []
+            return [str(column[0]) for column in description], result.fetchall() if description else []
+        except duckdb.Error as error:
+            raise UsageError(f"SQL failed: {error}") from None
+
+    def export(self, base: KnowledgeBase, folder: Path) -> dict[str, int]:
+        """Copy a knowledge base's rows into Parquet files and its description into kb.json; rows by dataset."""
+        folder.mkdir(parents=True, exist_ok=True)
+        written = {}
+        for table in PARQUET_TABLES:
+            rows = self._connection.execute(f"SELECT * FROM {table.name} WHERE kb_id = ?", [base.kb_id])
+            relation = rows.to_arrow_table()
+            target = folder / f"{table.name}.parquet"
+            import pyarrow.parquet as pq
+
+            pq.write_table(relation, target, compression="zstd")
+            written[table.name] = relation.num_rows
+        described = {
+            "kb_id": base.kb_id, "name": base.name, "scope": base.scope, "description": base.description,
+            "sources": [
+                {"source_id": s.source_id, "type": s.connector, "input": s.input, "name": s.name, "options": dict(s.options)}
+                for s in self._store.catalog.sources(base.kb_id)
+            ],
+        }  # fmt: skip
+        (folder / "kb.json").write_text(json.dumps(described, ensure_ascii=False, indent=2), encoding="utf-8")
+        return written
+
+
+def _arrow(catalog: sa.Connection, table: sa.Table) -> pa.Table:
+    rows = catalog.execute(sa.select(table)).mappings().all()
+    columns = {}
+    for column in table.columns:
+        values = [row[column.name] for row in rows]
+        if isinstance(column.type, sa.JSON):
+            columns[column.name] = pa.array([json.dumps(value) for value in values], pa.string())
+        else:
+            columns[column.name] = pa.array(values, _arrow_type(column.type))
+    return pa.table(columns)
+
+
+def _arrow_type(kind: sa.types.TypeEngine[Any]) -> pa.DataType:
+    python = kind.python_type
+    if python is str:
+        return pa.string()
+    return {int: pa.int64(), float: pa.float64(), bool: pa.bool_()}.get(python, pa.timestamp("us", tz="UTC"))
