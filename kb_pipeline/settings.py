@@ -50,6 +50,7 @@ class Settings(BaseSettings):
     )
     http_timeout_s: float = Field(30.0, gt=0, description="Whole time of one request, seconds.")
     http_max_bytes: int = Field(20_000_000, gt=0, description="Largest response body after decompression, bytes.")
+    http_max_page_bytes: int = Field(10_000_000, gt=0, description="Largest web page, feed or other text answer, bytes.")
     http_host_interval_s: float = Field(0.5, ge=0, description="Least time between two requests to one host, seconds.")
     http_user_agent: str = Field("kb-pipeline/0.1", description="User-Agent sent.")
 
@@ -80,3 +81,11 @@ class Settings(BaseSettings):
             overlap = self.chunk_overlap if "chunk_overlap" in self.model_fields_set else 80
             return 800, overlap
         return self.chunk_size, min(self.chunk_overlap, self.chunk_size // 2)
+
+
+def child_environment() -> dict[str, str]:
+    """What a sandboxed child gets to see of the environment: no keys, no settings, only what an interpreter needs to start."""
+    passed = ("PATH", "LD_LIBRARY_PATH", "TMPDIR", "PYTHONHOME", "SYSTEMROOT")
+    quiet = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    unstructured = {"UNSTRUCTURED_DISABLE_NOTICE": "1", "SCARF_NO_ANALYTICS": "true", "DO_NOT_TRACK": "true"}
+    return {name: os.environ[name] for name in passed if name in os.environ} | quiet | unstructured

@@ -173,10 +173,9 @@ def _without_repeats(pairs: list[tuple[_Trace, Entry]]) -> list[tuple[_Trace, En
 
 def _is_repeat(one: tuple[_Trace, Entry], other: tuple[_Trace, Entry]) -> bool:
     """True for two listings of one entry, both with the same guid and link."""
-    has_same_title = one[0].title == other[0].title
-    if one[0].guid and has_same_title:
-        return True
-    return one[1].plain == other[1].plain and (has_same_title or bool(one[1].plain)) and one[0].date == other[0].date
+    if one[0].title != other[0].title:
+        return False
+    return bool(one[0].guid) or (one[0].date == other[0].date and one[1].plain == other[1].plain)
 
 
 def _shared(traces: list[_Trace]) -> set[str]:

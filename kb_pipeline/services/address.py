@@ -138,10 +138,8 @@ class GuardedBackend(httpcore.NetworkBackend):
         addresses = list(dict.fromkeys(ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found))
         for address in addresses:
             if not self._allow.covers(host, port, address) and not is_public(address):
-                raise Blocked(
-                    f"the host {host} is {address}, which is not on the public internet; "
-                    f"add {host}:{port} to HTTP_ALLOW if it may be read"
-                )
+                name = host if host == str(address) else f"{host} ({address})"
+                raise Blocked(f"{name} is not on the public internet; add {host}:{port} to HTTP_ALLOW if it may be read")
         return addresses
 
 

@@ -2,6 +2,7 @@
 
 import email.utils
 import random
+import re
 import ssl
 import time
 import zlib
@@ -30,6 +31,7 @@ LONGEST_RETRY_AFTER_S = 20.0
 _REDIRECTS = {301, 302, 303, 307, 308}
 _PERMANENT = {301, 308}
 _RETRIED = {408, 425, 429, 500, 502, 503, 504}
+_FILE_TYPES = re.compile(r"(image|audio|video|font)/|application/(?!(xhtml|xml|json|rss|atom|rdf|javascript)\b|.*\+(xml|json))")
 _SENT_ONLY_HOME = {"authorization", "cookie", "x-api-key"}
 
 
@@ -43,8 +45,14 @@ class _TryAgain(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    max_bytes: int
+    max_file_bytes: int
+    max_page_bytes: int
     cuts_instead_of_failing: bool = False
+
+    def of(self, content_type: str) -> int:
+        """The largest body of this declared type, in bytes: what could be a page counts as one."""
+        is_file = _FILE_TYPES.match(content_type.strip().lower())
+        return self.max_file_bytes if is_file else min(self.max_page_bytes, self.max_file_bytes)
 
 
 class HttpClient:
@@ -76,7 +84,7 @@ class HttpClient:
 
         Raises: UnitFailure: typed by cause; the message names the address without its secrets.
         """
-        limits = _Limits(self._settings.http_max_bytes)
+        limits = _Limits(self._settings.http_max_bytes, self._settings.http_max_page_bytes)
         return self._retried(lambda: self._follow(url, headers or {}, limits, is_robots=False))
 
     def close(self) -> None:
@@ -84,7 +92,7 @@ class HttpClient:
         self._transport.close()
 
     def _read_robots(self, url: str) -> bytes:
-        limits = _Limits(ROBOTS_MAX_BYTES, cuts_instead_of_failing=True)
+        limits = _Limits(ROBOTS_MAX_BYTES, ROBOTS_MAX_BYTES, cuts_instead_of_failing=True)
         return self._retried(lambda: self._follow(url, {}, limits, is_robots=True)).content
 
     def _retried(self, request: Callable[[], HttpResponse]) -> HttpResponse:
@@ -167,18 +175,18 @@ class HttpClient:
         }
 
     def _body(self, response: httpx.Response, headers: Mapping[str, str], asked: str, limits: _Limits) -> bytes:
-        declared = headers.get("content-length", "")
-        if not limits.cuts_instead_of_failing and declared.isdigit() and int(declared) > limits.max_bytes:
-            raise _too_large(asked, limits)
+        cap, declared = limits.of(headers.get("content-type", "")), headers.get("content-length", "")
+        if not limits.cuts_instead_of_failing and declared.isdigit() and int(declared) > cap:
+            raise _too_large(asked, cap)
         parts, total = [], 0
         for part in _expanded(response, headers.get("content-encoding", "")):
             self._backend.deadline.cut(None)
             total += len(part)
             parts.append(part)
-            if total > limits.max_bytes:
+            if total > cap:
                 if limits.cuts_instead_of_failing:
-                    return b"".join(parts)[: limits.max_bytes]
-                raise _too_large(asked, limits)
+                    return b"".join(parts)[:cap]
+                raise _too_large(asked, cap)
         return b"".join(parts)
 
 
@@ -291,5 +299,7 @@ def _expanded(response: httpx.Response, encoding: str) -> Iterator[bytes]:
         yield inflater.flush()
 
 
-def _too_large(asked: str, limits: _Limits) -> UnitFailure:
-    return TooLarge(f"the address {shown(asked)} sends more than {limits.max_bytes:,} bytes; HTTP_MAX_BYTES is the limit")
+def _too_large(asked: str, cap: int) -> UnitFailure:
+    return TooLarge(
+        f"the address {shown(asked)} sends more than {cap:,} bytes; HTTP_MAX_PAGE_BYTES and HTTP_MAX_BYTES are the limits"
+    )
