@@ -1,0 +1,40 @@
+# make help lists the targets. Everything runs in .venv, which `setup` makes.
+SHELL := bash
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+export KB_HOME ?= $(CURDIR)/kb_home
+
+.PHONY: help setup demo test check bench dev lock clean
+
+help: ## List the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+setup: ## Make .venv with everything in it
+	@deploy/setup.sh
+
+demo: setup ## Build a knowledge base and answer three questions; SOURCE=<url or folder> takes your own
+	@$(BIN)/kb demo $(if $(SOURCE),--source "$(SOURCE)")
+
+test: setup ## Run the tests
+	@$(BIN)/python -m pytest
+
+check: setup ## Format, lint, types, import rules, Dagster definitions
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/dagster definitions validate -w workspace.yaml
+
+bench: setup ## Measure speed and quality; DATA=<folder with retrieval sets> adds scores on them
+	@$(BIN)/python -m benchmarks $(if $(DATA),--data "$(DATA)")
+
+dev: setup ## Open the Dagster UI on this home
+	@$(BIN)/kb init > /dev/null
+	@echo "Dagster UI: http://127.0.0.1:$${PORT:-3000}"
+	@DAGSTER_HOME="$(KB_HOME)/dagster" $(BIN)/dagster dev -w workspace.yaml -p $${PORT:-3000}
+
+lock: setup ## Resolve pyproject.toml anew into requirements.lock
+	@deploy/lock.sh
+
+clean: ## Remove caches; .venv and KB_HOME stay
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
