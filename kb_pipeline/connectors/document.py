@@ -1,0 +1,179 @@
+"""Files: one file, or a folder with everything below it. What is in a file is read by stages/normalize."""
+
+import fnmatch
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+from kb_pipeline.errors import Blocked, Gone, TooLarge, UnitFailure, UsageError
+from kb_pipeline.records import Item, Json, Listing, RawItem, Source
+from kb_pipeline.settings import Settings
+
+_PATH_LIKE = re.compile(r"(/|\./|\.\./|~|[A-Za-z]:\\|\.$)")
+
+
+class DocumentConnector:
+    """Lists a folder without opening a file; fetches within the folder only.
+
+    Options of a source: `include` and `exclude`, globs or lists of globs on the path in the folder (`**` crosses folders).
+    Hidden files and folders are left out. Links are followed where they end inside the folder.
+
+    A file above `max_file_bytes` is refused.
+    """
+
+    name: ClassVar[str] = "document"
+    has_global_ids: ClassVar[bool] = False
+    understands: ClassVar[str] = "a file or a folder of files"
+
+    def __init__(self, settings: Settings) -> None:
+        self._max_bytes = settings.max_file_bytes
+
+    def detect(self, source_input: str) -> bool:
+        """True for a path that exists, or for something that can only be meant as one."""
+        if "\0" in source_input or "://" in source_input or not source_input.strip():
+            return False
+        try:
+            return bool(_PATH_LIKE.match(source_input)) or Path(source_input).expanduser().exists()
+        except (OSError, RuntimeError):  # too long for a path; a home that is not known
+            return False
+
+    def canonical(self, source_input: str) -> str:
+        """Absolute path with links resolved. Raises: UsageError: nothing is there, or it is neither file nor folder."""
+        return canonical_path(source_input)
+
+    def list_items(self, source: Source, state: Json) -> Listing:
+        """All files, in a stable order, as a generator: memory stays flat however many there are.
+
+        Raises: UnitFailure: the folder is missing or cannot be read, also while the items are drawn.
+        """
+        root = Path(source.input)
+        try:
+            is_folder = stat.S_ISDIR(root.stat().st_mode)
+        except OSError as error:
+            raise failure_of(error, str(root), "it is listed again at the next sync") from error
+        if is_folder:
+            chosen = _Globs(source.options.get("include"), source.options.get("exclude"))
+            return Listing(items=_walk(root, root, "", chosen, frozenset()), is_complete=True)
+        return Listing(items=[_item(root.parent, root.name, root.stat())], is_complete=True)
+
+    def fetch(self, item: Item) -> RawItem:
+        """The file's bytes.
+
+        Raises: Blocked: outside the folder, or not allowed to read. Gone, TooLarge, Transient.
+        """
+        root, relative = str(item.locator["root"]), str(item.locator["path"])
+        path = Path(root, relative)
+        if not _is_inside(path, Path(root)):
+            raise Blocked(f"{relative}: leads out of the folder {root}, so it is not read")
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
+            with open(descriptor, "rb") as file:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise Blocked(f"{relative}: is not a regular file, so it is not read")
+                content = file.read(self._max_bytes + 1)
+        except OSError as error:
+            raise failure_of(error, relative, "it is tried again at the next sync") from error
+        if len(content) > self._max_bytes:
+            raise TooLarge(f"{relative}: too large, more than {self._max_bytes / 1e6:.0f} MB; MAX_FILE_BYTES raises the cap")
+        name = Path(relative).name
+        return RawItem(content=content, kind="file", file_name=_printable(name), url=path.as_uri() if _is_plain(relative) else None)
+
+
+def canonical_path(source_input: str) -> str:
+    """Absolute, resolved path of an input. Raises: UsageError: nothing there, or neither file nor folder."""
+    try:
+        path = Path(source_input).expanduser().resolve(strict=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UsageError(f"{source_input}: no such file or folder; check the path") from error
+    if not (path.is_dir() or path.is_file()):
+        raise UsageError(f"{source_input}: neither a file nor a folder")
+    return str(path)
+
+
+def failure_of(error: OSError, name: str, hope: str) -> UnitFailure:
+    """A file system's refusal as one of ours."""
+    if isinstance(error, PermissionError):
+        return Blocked(f"{name}: not allowed to read it; give this user the right to")
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        return Gone(f"{name}: not there any more; {hope}")
+    return Gone(f"{name}: cannot be read now ({error.strerror or error}); {hope}")
+
+
+class _Globs:
+    """Which paths in the folder are wanted."""
+
+    def __init__(self, include: object, exclude: object) -> None:
+        self._include, self._exclude = _patterns(include), _patterns(exclude)
+
+    def wants(self, relative: str) -> bool:
+        is_in = not self._include or any(pattern.fullmatch(relative) for pattern in self._include)
+        return is_in and not any(pattern.fullmatch(relative) for pattern in self._exclude)
+
+
+def _patterns(value: object) -> list[re.Pattern[str]]:
+    globs = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
+    return [_glob(str(glob)) for glob in globs if str(glob).strip()]
+
+
+def _glob(glob: str) -> re.Pattern[str]:
+    """`*` within a folder, `**` across folders; one without a slash is tried on the name alone; `dir/` means all below it."""
+    glob = glob.strip().removeprefix("./")
+    if glob.endswith("/"):
+        glob += "**"
+    if "/" not in glob:
+        glob = f"**/{glob}"
+    pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]*\])", glob)
+    special = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return re.compile("".join(special.get(p) or (fnmatch.translate(p)[4:-3] if p[:1] == "[" else re.escape(p)) for p in pieces))
+
+
+def _walk(root: Path, folder: Path, prefix: str, chosen: _Globs, above: frozenset[tuple[int, int]]) -> Iterator[Item]:
+    """Files below `folder`, names in order. A folder that cannot be read fails the listing: it is not empty."""
+    try:
+        here = folder.stat()
+        with os.scandir(folder) as entries:
+            ordered = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        raise failure_of(error, str(folder), "nothing is concluded from this listing") from error
+    if (here.st_dev, here.st_ino) in above:  # a link to a folder that we are in
+        return
+    for entry in ordered:
+        relative = f"{prefix}{entry.name}"
+        if entry.name.startswith((".", "~$")) or (entry.is_symlink() and not _is_inside(Path(entry.path), root)):
+            continue
+        try:
+            found = entry.stat()
+        except OSError:  # gone since the folder was read, or a link to nothing: not there
+            continue
+        if stat.S_ISDIR(found.st_mode):
+            yield from _walk(root, Path(entry.path), f"{relative}/", chosen, above | {(here.st_dev, here.st_ino)})
+        elif stat.S_ISREG(found.st_mode) and chosen.wants(relative):
+            yield _item(root, relative, found)
+
+
+def _item(root: Path, relative: str, found: os.stat_result) -> Item:
+    return Item(
+        external_id=_printable(relative),
+        version=f"{found.st_size}-{found.st_mtime_ns}",
+        url=Path(root, relative).as_uri() if _is_plain(relative) else None,
+        locator={"root": str(root), "path": relative},
+    )
+
+
+def _is_inside(path: Path, root: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError, ValueError):  # a loop of links, a NUL in the name
+        return False
+
+
+def _is_plain(relative: str) -> bool:
+    return relative.isprintable() and "\udc80" not in relative and relative.encode("utf-8", "ignore").decode() == relative
+
+
+def _printable(name: str) -> str:
+    """A file name as text: bytes that are not UTF-8 are shown as they are, so that no two files become one."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
