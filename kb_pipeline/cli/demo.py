@@ -1,0 +1,137 @@
+"""`kb demo`: a knowledge base from a feed, a page and files, all on this machine, and questions answered with sources."""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kb_pipeline.cli.home import open_registry, open_store
+from kb_pipeline.cli.output import print_table, printable
+
+if TYPE_CHECKING:
+    from kb_pipeline.storage.store import Store
+
+SITE = "notes.kb.example"
+"""Name under which the pages in examples/site are served on loopback, so that their addresses do not depend on a port."""
+TOPICS = (
+    "assert", "assignment", "async", "atom-identifiers", "break", "calls", "class", "comparisons", "context-managers",
+    "debugger", "del", "dict", "exceptions", "for", "formatstrings", "function", "global", "if", "import", "integers",
+    "lambda", "lists", "numeric-types", "raise", "return", "sequence-types", "slicings", "strings", "truth", "try",
+    "while", "with", "yield",
+)  # fmt: skip
+"""Chapters of the Python language reference that CPython ships as text (what `help('with')` shows)."""
+PACKAGES = (
+    "alembic", "click", "defusedxml", "duckdb", "feedparser", "filelock", "httpx", "numpy", "pandas", "protego", "pyarrow",
+    "pydantic-settings", "pypdfium2", "rich", "tenacity", "tokenizers", "trafilatura",
+)  # fmt: skip
+"""Installed packages whose README comes along in their metadata."""
+QUESTIONS = (
+    "Why did a page that was taken down still answer questions?",
+    "What does it mean when a document is archived?",
+    "How do I stop at a line in pdb only when a condition is true?",
+    "Which library extracts the main text of a web page?",
+)
+
+
+@click.command("demo")
+@click.option("--source", help="URL, file or folder to use instead of the examples.")
+def demo_command(source: str | None) -> None:
+    """Build a knowledge base and answer questions from it, with numbered sources."""
+    if source:
+        _run("demo-own", [source], ())
+        return
+    site = Path(__file__).parents[2] / "examples" / "site"
+    if not site.is_dir():
+        raise click.UsageError("The examples are in the project's folder; run `kb demo` there, or give --source.")
+    with _served(site) as address:
+        os.environ["HTTP_ROUTE"] = f"{SITE}={address}"
+        store = open_store()
+        files = store.layout.home / "demo-files"
+        write_documentation(files)
+        _run("demo", [f"https://{SITE}/feed.xml", f"https://{SITE}/handbook.html", str(files)], QUESTIONS)
+
+
+@contextmanager
+def _served(folder: Path) -> Iterator[str]:
+    """The folder on a free loopback port; yields host:port."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests of the demo to itself are of no interest."""
+
+
+def write_documentation(folder: Path) -> None:
+    """Write documentation that came with CPython and with installed packages as files; unchanged files are left alone."""
+    from pydoc_data.topics import topics
+
+    pages = {f"python/{name}.txt": topics[name] for name in TOPICS if name in topics}
+    for name in PACKAGES:
+        about = metadata.metadata(name)
+        suffix = ".rst" if "rst" in (about.get("Description-Content-Type") or "rst") else ".md"
+        pages[f"packages/{name}{suffix}"] = str(about.get("Description") or about.get_payload())
+    for path, text in pages.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists() or target.read_text(encoding="utf-8") != text:
+            target.write_text(text, encoding="utf-8")
+
+
+def _run(name: str, inputs: list[str], questions: tuple[str, ...]) -> None:
+    from kb_pipeline.automation.run import open_syncer
+    from kb_pipeline.cli.sync import BarProgress
+    from kb_pipeline.sources import add_source
+
+    store = open_store()
+    bases = {base.name: base for base in store.catalog.knowledge_bases()}
+    base = bases.get(name) or store.catalog.create_knowledge_base(name, description="Made by `kb demo`.")
+    with open_registry(store.settings) as registry:
+        sources = [add_source(store.catalog, registry, base.kb_id, each) for each in inputs]
+    click.echo(f"Building knowledge base {base.kb_id!r} from {len(sources)} sources in {store.layout.home} …")
+    with BarProgress() as progress, open_syncer(store, progress) as syncer:
+        reports = [syncer.sync(source).as_json() for source in sources]
+    print_table(reports, ["source", "status", "listed", "new", "changed", "unchanged", "failed", "embedded", "seconds"])
+    for report in reports:
+        if report["error"]:
+            click.echo(f"{report['source']}: {report['error']}", err=True)
+    _answer(store, base.kb_id, questions or _titles(store, base.kb_id))
+    command = f"{Path(sys.argv[0]).parent.name}/kb" if ".venv" in sys.argv[0] else "kb"
+    click.echo("Try next:")
+    for line in (f'search "your question" --kb {base.kb_id}', f"docs {base.kb_id}", 'sql "SELECT title, chunks FROM kb_documents"'):
+        click.echo(f"  {command} {line}")
+    click.echo("  make dev      opens the Dagster UI on this home")
+    if any(report["status"] == "failed" for report in reports):
+        raise SystemExit(1)
+
+
+def _titles(store: "Store", kb_id: str) -> tuple[str, ...]:
+    ready = store.catalog.documents(kb_id, status="ready")
+    return tuple(dict.fromkeys(row["title"] for row in ready))[:3]
+
+
+def _answer(store: "Store", kb_id: str, questions: tuple[str, ...]) -> None:
+    from kb_pipeline.query import OPERATOR, open_query
+
+    query = open_query(store.layout.home)
+    for question in questions:
+        click.echo()
+        click.secho(printable(question), bold=True)
+        result = query.search(question, caller=OPERATOR, kb_id=kb_id, top_k=3)
+        for source in result.sources:
+            click.echo(f"  [{source.number}] {printable(source.source)}  ({source.relevance_score:.2f})")
+            click.echo(f"      {printable(' '.join(source.text.split()))[:240]}")
+    click.echo()
