@@ -1,0 +1,1 @@
+"""Tests mirror kb_pipeline/."""
