@@ -59,7 +59,7 @@ def index_source(run: StageRun, embedder: Embedder) -> None:
     """Embed and index what is new or changed, drop what is gone, and leave the indexes covering every row."""
     needs = run.needing("chunks")
     index, kb_id = _index(run, embedder), run.source.kb_id
-    others = run.store.other_indexes(index)
+    others = index.others()
 
     def delete(documents: Sequence[str]) -> None:
         for each in (index, *others):

@@ -31,7 +31,7 @@ def open_engine(settings: Settings) -> sa.Engine:
         event.listen(engine, "begin", _begin_immediate)
     try:
         _bring_up_to_date(engine, layout)
-    except sa.exc.OperationalError as error:
+    except sa.exc.DatabaseError as error:
         where = engine.url.render_as_string(hide_password=True)
         raise SystemicError(f"The catalog at {where} cannot be opened: {error.orig}. Check KB_HOME or KB_DATABASE_URL.") from error
     return engine

@@ -14,6 +14,7 @@ from kb_pipeline.settings import Settings
 from kb_pipeline.storage.blobs import Blobs
 from kb_pipeline.storage.catalog import Catalog, SourceRow
 from kb_pipeline.storage.lance import ChunkIndex
+from kb_pipeline.storage.lance_table import spaces
 from kb_pipeline.storage.layout import Layout
 from kb_pipeline.storage.ledger import Ledger
 from kb_pipeline.storage.parquet import Dataset, write_empty
@@ -52,6 +53,10 @@ class Store:
     def index(self, tenant: str, space: Space) -> ChunkIndex:
         """The LanceDB table of a tenant and space, for writing."""
         return ChunkIndex(self.layout.root, tenant, space)
+
+    def indexes(self, tenant: str) -> list[ChunkIndex]:
+        """All tables of a tenant: one a space."""
+        return [ChunkIndex(self.layout.root, tenant, space_id) for space_id in spaces(self.layout.root, tenant)]
 
     @contextmanager
     def working_on(self, source: SourceRow) -> Iterator[None]:

@@ -1,0 +1,109 @@
+"""`kb doctor`: looks at everything a home needs and says what is wrong and what to do. Changes nothing."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from kb_pipeline.errors import KbError
+from kb_pipeline.schemas import PARQUET_TABLES
+from kb_pipeline.services.embedder import Embedder
+from kb_pipeline.storage.catalog import SourceRow
+from kb_pipeline.storage.store import Store
+
+LEAST_FREE_BYTES = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing looked at."""
+
+    subject: str
+    state: Literal["ok", "warning", "broken"]
+    found: str
+    advice: str = ""
+
+
+def examine(store: Store, open_embedder: Callable[[], Embedder]) -> Iterator[Finding]:
+    """Findings from the ground up; a broken one does not stop the others."""
+    yield _home(store)
+    yield _embedder(open_embedder)
+    try:
+        sources = store.catalog.sources()
+        bases = {base.kb_id: base for base in store.catalog.knowledge_bases()}
+    except KbError as error:
+        yield Finding(subject="catalog", state="broken", found=str(error), advice="Restore KB_HOME, or mend KB_DATABASE_URL.")
+        return
+    yield Finding(subject="catalog", state="ok", found=f"{len(bases)} knowledge bases, {len(sources)} sources")
+    for source in sources:
+        yield from _source(store, source)
+    for tenant in sorted({base.tenant for base in bases.values()}):
+        yield from _indexes(store, tenant)
+
+
+def _home(store: Store) -> Finding:
+    root = store.layout.root
+    if not os.access(root, os.W_OK):
+        return Finding(subject="storage", state="broken", found=f"{root} cannot be written", advice="Mend its permissions.")
+    free = shutil.disk_usage(root).free
+    found = f"{root}, {free / 1e9:.1f} GB free"
+    if free < LEAST_FREE_BYTES:
+        return Finding(subject="storage", state="warning", found=found, advice="Free some disk before the next sync.")
+    return Finding(subject="storage", state="ok", found=found)
+
+
+def _embedder(open_embedder: Callable[[], Embedder]) -> Finding:
+    try:
+        embedder = open_embedder()
+        dims = len(embedder.embed_query("is anyone there"))
+    except KbError as error:
+        return Finding(subject="embedder", state="broken", found=str(error), advice="Set EMBEDDING_MODEL to a model that is here.")
+    space = embedder.space
+    if dims != space.dims:
+        return Finding(
+            subject="embedder", state="broken", found=f"{space.model} gives {dims} dims, not {space.dims}", advice="Reinstall it."
+        )
+    return Finding(subject="embedder", state="ok", found=f"{space.provider} {space.model}, {dims} dims")
+
+
+def _source(store: Store, source: SourceRow) -> Iterator[Finding]:
+    name = f"source {source.kb_id}/{source.source_id}"
+    if source.status == "failed":
+        advice = f"Mend it, then `kb sync {source.kb_id}/{source.source_id}`."
+        yield Finding(subject=name, state="warning", found=f"last listing failed: {source.error}", advice=advice)
+    statuses: dict[str, int] = {}
+    for row in store.catalog.documents(source.kb_id, source_id=source.source_id):
+        statuses[row["status"]] = statuses.get(row["status"], 0) + 1
+    found = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items())) or "never synced"
+    waiting = {status for status in statuses if status not in ("ready", "archived", "failed")}
+    advice = ""
+    if waiting:
+        advice = f"`kb sync {source.kb_id}/{source.source_id}` goes on with them."
+    elif "failed" in statuses:
+        advice = f"`kb docs {source.kb_id} --status failed` says why."
+    yield Finding(subject=name, state="warning" if advice else "ok", found=found, advice=advice)
+    for table in PARQUET_TABLES:
+        inspection = store.dataset(table, source).inspect()
+        _, expected = store.ledger.totals(table.name, source.kb_id, source.source_id)
+        if inspection.foreign_parts or inspection.rows != expected or inspection.rows != inspection.keys:
+            yield Finding(
+                subject=f"{table.name} of {name}",
+                state="broken",
+                found=f"{inspection.rows} rows, {inspection.keys} keys, {expected} in the ledger",
+                advice=f"`kb sync {source.kb_id}/{source.source_id}`; if it stays, report it with `kb doctor --json`.",
+            )
+
+
+def _indexes(store: Store, tenant: str) -> Iterator[Finding]:
+    for index in store.indexes(tenant):
+        found = index.statistics()
+        name = f"index {tenant}/{index.space_id}"
+        text = f"{found.rows} rows, {found.fragments} fragments, {found.versions} versions, {found.unindexed_rows} not indexed"
+        if found.duplicate_keys:
+            advice = "Sync its sources again; if it stays, report it with `kb doctor --json`."
+            yield Finding(subject=name, state="broken", found=f"{found.duplicate_keys} keys occur twice; {text}", advice=advice)
+        elif found.unindexed_rows:
+            yield Finding(subject=name, state="warning", found=text, advice="The next sync brings the indexes up to date.")
+        else:
+            yield Finding(subject=name, state="ok", found=text)
