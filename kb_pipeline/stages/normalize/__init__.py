@@ -34,11 +34,11 @@ _PARSERS: dict[Family, tuple[str, str]] = {
     "jsonl": ("structured", "JSON lines"),
     "notebook": ("structured", "a notebook"),
     "captions": ("captions", "captions"),
-    "rtf": ("elements", "rich text"),
-    "rst": ("elements", "reStructuredText"),
-    "org": ("elements", "Org text"),
-    "asciidoc": ("elements", "AsciiDoc"),
-    "latex": ("elements", "LaTeX"),
+    "rtf": ("prose", "rich text"),
+    "rst": ("prose", "reStructuredText"),
+    "org": ("prose", "Org text"),
+    "asciidoc": ("prose", "AsciiDoc"),
+    "latex": ("prose", "LaTeX"),
 }
 """Family -> (module, words for people). Each module has `read_<family>(content, name, limits, depth) -> Blocks`."""
 

@@ -20,6 +20,7 @@ class Blocks:
         self._parts: list[str] = []
         self._length = 0
         self._waiting: dict[MarkKind, Mark] = {}
+        self._ends_in_item = False
         self.marks: list[Mark] = []
         self.warnings: list[str] = []
         self.is_partial = False
@@ -27,17 +28,30 @@ class Blocks:
         self.author: str | None = None
         self.published_at: datetime | None = None
 
-    def add(self, text: str) -> None:
+    def add(self, text: str, separator: str = "\n\n") -> None:
         """Append a block; one without visible characters is left out."""
         text = clean(text).strip("\n").rstrip()
         if not text.strip():
             return
-        start = self._length + (2 if self._parts else 0)
+        if self._parts:
+            self._parts.append(separator)
+            self._length += len(separator)
+        self._ends_in_item = False
+        start = self._length
         for mark in self._waiting.values():
             self.marks.append(Mark(start=start, kind=mark.kind, label=mark.label, level=mark.level))
         self._waiting.clear()
         self._parts.append(text)
         self._length = start + len(text)
+
+    def item(self, text: str, depth: int = 0, mark: str = "-") -> None:
+        """Append an item of a list, indented by `depth` from 0; items of one list stay together without blank lines."""
+        lines = clean(text).strip().split("\n")
+        if any(line.strip() for line in lines):
+            is_next = self._ends_in_item
+            pad = "  " * min(depth, 8)
+            self.add(f"{pad}{mark} " + f"\n{pad}  ".join(lines), "\n" if is_next else "\n\n")
+            self._ends_in_item = True
 
     def heading(self, text: str, level: int) -> None:
         """Append a heading as a block of its own, with its mark. `level` from 1."""
@@ -52,7 +66,7 @@ class Blocks:
 
     def table(self, rows: Sequence[Row]) -> None:
         """Append a table, one line a row, cells parted by ` | `; the header is repeated over every group of rows."""
-        lines = [" | ".join(cells) for row in rows if any(cells := [" ".join(cell.split()) for cell in row])]
+        lines = [_line(cells) for row in rows if any(cells := [" ".join(clean(cell).split()) for cell in row])]
         if not lines:
             return
         header = lines[0] if _is_header(rows, len(lines)) else ""
@@ -90,13 +104,20 @@ class Blocks:
         first = next((mark.label for mark in self.marks if mark.kind == "heading"), "")
         return NormalizedContent(
             title=" ".join(clean(self.title).split())[:500] or first,
-            text="\n\n".join(self._parts),
+            text="".join(self._parts),
             author=self.author,
             published_at=self.published_at,
             marks=tuple(sorted(self.marks, key=lambda mark: mark.start)),
             warnings=tuple(self.warnings),
             is_partial=self.is_partial,
         )
+
+
+def _line(cells: list[str]) -> str:
+    """Cells of a row; empty ones keep their place except at the end."""
+    while cells and not cells[-1]:
+        cells.pop()
+    return " | ".join(cells)
 
 
 def _is_header(rows: Sequence[Row], n_lines: int) -> bool:

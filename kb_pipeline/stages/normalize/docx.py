@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from kb_pipeline.stages.normalize.blocks import Blocks
+from kb_pipeline.stages.normalize.docx_numbering import Numbering
+from kb_pipeline.stages.normalize.docx_formula import formula
 from kb_pipeline.stages.normalize.limits import Archive, ParseLimits, stream_of
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -40,6 +42,12 @@ class _Walk:
         self._part = document.part
         self._levels = {style.style_id: _heading_level(style) for style in document.styles if style.type == 1}
         self._noted: list[tuple[str, str]] = []
+        self._numbering = Numbering(self._related("numbering"), document.styles.element)
+
+    def _related(self, kind: str) -> Any:
+        """Root of the part of a kind; None where the document has none."""
+        found = (r.target_part for r in self._part.rels.values() if r.reltype == _PART + kind and not r.is_external)
+        return next((_root(part) for part in found), None)
 
     def shared_parts(self, kind: str) -> None:
         """Headers or footers of all sections; one that says what another said is left out."""
@@ -67,11 +75,14 @@ class _Walk:
         boxes: list[Any] = []
         text = self._inline(paragraph, boxes)
         level = self._level(paragraph)
+        listed = self._numbering.of(paragraph) if text.strip() else None
         if level:
-            self.blocks.heading(text, level)
+            number = listed[1] if listed and listed[1] != "-" else ""
+            self.blocks.heading(f"{number} {text}", level)
+        elif listed and listed[1]:
+            self.blocks.item(text, *listed)
         else:
-            is_item = paragraph.find(f"{_W}pPr/{_W}numPr") is not None
-            self.blocks.add(f"- {text}" if is_item and text.strip() else text)
+            self.blocks.add(text)
         for box in boxes:
             self.body(box)
 
@@ -92,8 +103,10 @@ class _Walk:
     def _pieces(self, parent: Any, boxes: list[Any]) -> Iterator[str]:
         for child in parent:
             tag = child.tag
-            if tag == _W + "t" or tag == _M + "t":
+            if tag == _W + "t":
                 yield child.text or ""
+            elif tag == _M + "oMath":
+                yield formula(child)
             elif tag in (_W + "tab", _W + "ptab"):
                 yield "\t"
             elif tag in (_W + "br", _W + "cr"):
@@ -140,12 +153,8 @@ class _Walk:
 
     def notes(self) -> None:
         """Foot- and endnotes in order of reference, then reviewers' comments."""
-        parts = {
-            relation.reltype.removeprefix(_PART): _root(relation.target_part)
-            for relation in self._part.rels.values()
-            if not relation.is_external and relation.reltype.removeprefix(_PART) in ("footnotes", "endnotes", "comments")
-        }
-        by_id = {(kind, note.get(_W + "id")): note for kind, root in parts.items() for note in root}
+        parts = {kind: self._related(kind) for kind in ("footnotes", "endnotes", "comments")}
+        by_id = {(kind, note.get(_W + "id")): note for kind, root in parts.items() if root is not None for note in root}
         for number, key in enumerate(list(self._noted), 1):
             if key in by_id:
                 self.blocks.add(f"[{number}] {' '.join(self._cell_lines(by_id[key])).strip()}")

@@ -37,15 +37,19 @@ class _Html:
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
         self._run: list[str] = []
-        self._prefix = ""
+        self._lists = 0
+        self._is_item = False
 
     def close(self) -> None:
         lines = (" ".join(line.split()) for line in "".join(self._run).split("\n"))
         text = "\n".join(filter(None, lines))
         self._run = []
         if text:
-            self._blocks.add(self._prefix + text)
-            self._prefix = ""
+            if self._lists and self._is_item:
+                self._blocks.item(text, self._lists - 1)
+                self._is_item = False
+            else:
+                self._blocks.add(text)
 
     def walk(self, element: Any, depth: int) -> None:
         """Add an element's content; iterative below the cap, refused above it."""
@@ -76,10 +80,12 @@ class _Html:
         elif re.fullmatch(r"h[1-6]", tag):
             self._blocks.heading(element.text_content(), int(tag[1]))
         else:
-            self._prefix = "- " if tag == "li" else self._prefix
+            self._is_item |= tag == "li"
+            self._lists += tag in ("ul", "ol")
             self._children(element, depth)
             self.close()
-            self._prefix = "" if tag == "li" else self._prefix
+            self._is_item &= tag != "li"
+            self._lists -= tag in ("ul", "ol")
 
     def _children(self, element: Any, depth: int) -> None:
         self._run.append(_spaced(element.text))

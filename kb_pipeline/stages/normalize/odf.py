@@ -73,7 +73,7 @@ class _Walk:
             self._anchored(element)
         elif tag == _TEXT + "p":
             text = _inline(element)
-            self.blocks.add(f"- {text}" if is_item and text.strip() else text)
+            self.blocks.item(text) if is_item else self.blocks.add(text)
             self._anchored(element)
         elif tag == _TABLE + "table":
             self._table(element)

@@ -1,12 +1,14 @@
 """PDF by its text layer, page by page. Scans are refused here: reading pictures is not this stage's."""
 
 import re
+from typing import Any
 
 from kb_pipeline.errors import AuthFailed, Corrupt, TooLarge, Unsupported
 from kb_pipeline.stages.normalize.blocks import Blocks
 from kb_pipeline.stages.normalize.limits import ParseLimits
 
 _BROKEN_WORD = re.compile(r"(?:[\ufffe\x02]|(?<=[^\W\d_])[-\u2010\xad])\n(?=[^\W\d_])")
+_TURNED = re.compile("[\u0622\u0623\u0625\u0627]\u0644")
 _SENTENCE_END = (".", "!", "?", ":", "。", "！", "？", "؟")
 
 
@@ -39,18 +41,17 @@ def read_pdf(content: bytes, name: str, limits: ParseLimits, depth: int) -> Bloc
         document.close()
 
 
-def _add_pages(blocks: Blocks, document: "object") -> tuple[list[int], list[int]]:
+def _add_pages(blocks: Blocks, document: Any) -> tuple[list[int], list[int]]:
     """(pages without text but with something drawn, pages that could not be read), from 1."""
     import pypdfium2 as pdfium
 
-    assert isinstance(document, pdfium.PdfDocument)
     blank: list[int] = []
     broken: list[int] = []
     for number in range(1, len(document) + 1):
         try:
             page = document[number - 1]
             text_page = page.get_textpage()
-            text = text_page.get_text_bounded()
+            text = _logical(text_page, text_page.get_text_bounded())
             has_drawing = bool(text.strip()) or next(page.get_objects(max_depth=1), None) is not None
             text_page.close()
             page.close()
@@ -63,6 +64,30 @@ def _add_pages(blocks: Blocks, document: "object") -> tuple[list[int], list[int]
         for paragraph in paragraphs(text):
             blocks.add(paragraph)
     return blank, broken
+
+
+def _logical(text_page: Any, text: str) -> str:
+    """The page's text with Arabic lam-alef ligatures in reading order.
+
+    PDFium turns right-to-left runs around, and with them the two letters of a ligature, which then reads "alef lam".
+    The letters of one glyph share its origin: by that the wrong pairs are told from the article "al".
+    """
+    if not _TURNED.search(text):
+        return text
+    import ctypes
+
+    import pypdfium2.raw as raw
+
+    x, y = ctypes.c_double(), ctypes.c_double()
+    letters: list[str] = []
+    origins: list[tuple[float, float]] = []
+    for idx in range(text_page.count_chars()):
+        letters.append(chr(raw.FPDFText_GetUnicode(text_page, idx) or 0x20))
+        raw.FPDFText_GetCharOrigin(text_page, idx, x, y)
+        origins.append((x.value, y.value))
+        if idx and _TURNED.fullmatch("".join(letters[-2:])) and origins[-2] == origins[-1]:
+            letters[-2:] = reversed(letters[-2:])
+    return "".join(letters)
 
 
 def _report(blocks: Blocks, name: str, pages: int, blank: list[int], broken: list[int]) -> None:

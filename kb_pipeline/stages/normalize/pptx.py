@@ -8,6 +8,7 @@ from kb_pipeline.stages.normalize.blocks import Blocks
 from kb_pipeline.stages.normalize.limits import Archive, ParseLimits, stream_of
 
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
+_C = "{http://schemas.openxmlformats.org/drawingml/2006/chart}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _R = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}"
 _DIAGRAM = "{http://schemas.openxmlformats.org/drawingml/2006/diagram}relIds"
@@ -87,16 +88,27 @@ def _paragraph(paragraph: Any) -> str:
 
 
 def _add_chart(blocks: Blocks, chart: Any) -> None:
-    """A chart as the table of its data."""
-    if chart.has_title and chart.chart_title.has_text_frame:
-        blocks.add(chart.chart_title.text_frame.text)
-    for plot in chart.plots:
-        series = list(plot.series)
-        values = [[f"{value:.12g}" if isinstance(value, float) else str(value or "") for value in one.values] for one in series]
-        labels = [str(category) for category in plot.categories] or [str(i + 1) for i in range(max(map(len, values), default=0))]
-        rows = [["", *(str(one.name or "") for one in series)]]
-        rows += [[label, *(row[i] if i < len(row) else "" for row in values)] for i, label in enumerate(labels)]
-        blocks.table(rows)
+    """A chart of any type as its title and the table of its data, as the file caches them."""
+    root = chart._chartSpace
+    for title in root.iter(_C + "title"):
+        blocks.add(" ".join(text.text or "" for text in title.iter(_A + "t")))
+    series = list(root.iter(_C + "ser"))
+    names = [" ".join(_points(one.find(_C + "tx")).values()) for one in series]
+    values = [_points(one.find(_C + "val") if one.find(_C + "val") is not None else one.find(_C + "yVal")) for one in series]
+    labels: dict[int, str] = {}
+    for one in series:
+        labels |= _points(one.find(_C + "cat") if one.find(_C + "cat") is not None else one.find(_C + "xVal"))
+    idxs = sorted(set(labels).union(*values))
+    blocks.table([["", *names], *([labels.get(i, str(i + 1)), *(row.get(i, "") for row in values)] for i in idxs)])
+
+
+def _points(reference: Any) -> dict[int, str]:
+    """Cached values of a chart's reference by index; of several label levels the innermost."""
+    if reference is None:
+        return {}
+    literal = {0: reference.findtext(_C + "v")} if reference.find(_C + "v") is not None else {}
+    points = {int(point.get("idx") or 0): point.findtext(_C + "v") or "" for point in reversed(list(reference.iter(_C + "pt")))}
+    return {idx: text for idx, text in (literal | points).items() if text}
 
 
 def _diagram(slide: Any, shape: Any) -> list[str]:

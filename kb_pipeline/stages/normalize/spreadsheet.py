@@ -131,4 +131,7 @@ def _add_comments(blocks: Blocks, sheet: Any) -> None:
     for row in sheet.iter_rows():
         for cell in row:
             if getattr(cell, "comment", None) is not None and cell.comment.text:
-                blocks.add(f"Comment on {cell.coordinate}: {cell.comment.text}")
+                text = cell.comment.text
+                if text.startswith("[Threaded comment]"):  # followed by advice for older programs
+                    text = text.partition("Comment:")[2]
+                blocks.add(f"Comment on {cell.coordinate}: {text.strip()}")
