@@ -74,8 +74,8 @@ _SCRIPT_OF = {"ru": 1, "sr": 1, "ar": 2, "fa": 2, "el": 3, "hi": 4, "ne": 4, "hy
 def index_terms(text: str, language: str = "") -> str:
     """The terms of a text to be indexed, in order, repeated as they occur, separated by single spaces.
 
-    Args:
-        language: ISO 639-1 of the text; "" or one we cannot stem: each word is stemmed by its script.
+    `language` is the text's ISO 639-1 code; with "" or one we cannot stem, each word is stemmed by its script.
+
     """
     return " ".join(_terms(text, language))
 
@@ -89,8 +89,8 @@ def coverage(query: str, passage: str) -> float:
 def query_terms(text: str, language: str = "") -> str:
     """The distinct terms of a query, at most `MAX_QUERY_TERMS`, without words that say nothing if others remain.
 
-    Args:
-        language: ISO 639-1 of the query, "" where unknown; words match by their unstemmed form in any case.
+    `language` is the query's ISO 639-1 code, "" where unknown; words match by their unstemmed form in any case.
+
     """
     distinct = dict.fromkeys(_terms(text, language))
     empty_words = STOP_WORDS.get(language or "en", frozenset())

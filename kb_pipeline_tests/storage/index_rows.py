@@ -28,7 +28,8 @@ def rows_of(
         {
             "kb_id": kb_id, "source_id": source_id, "document_id": document, "chunk_id": ids.chunk_id(document, i),
             "chunk_idx": i, "text": text, "header": "", "start_char": 0, "end_char": len(text), "page": None,
-            "start_seconds": None, "title": document, "url": None, "language": language, "text_hash": ids.text_hash(text),
+            "start_seconds": None, "title": document, "url": None, "language": language,
+            "text_hash": ids.text_hash(text),
             "indexed_hash": ids.text_hash(text), "external_id": document, "terms": index_terms(text, language),
             "vector": a_vector(text),
         }

@@ -1,0 +1,215 @@
+"""The writing side of the search index: one table of a tenant and space. Reading for search is in lance_read.py.
+
+Rules (measured): a commit that changes nothing still makes a version, so every write asks first; a merge is one
+atomic commit; one writer per table at a time (a lease), and the key is declared so that a merge which slipped past the
+lease is retried by the engine rather than doubled.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+
+from kb_pipeline.errors import SystemicError
+from kb_pipeline.records import Space
+from kb_pipeline.schemas import chunk_index
+from kb_pipeline.storage.lance_table import KEY, one_of, open_table, spaces, systemic, table_path
+from kb_pipeline.storage.lance_upkeep import (
+    VECTOR_INDEX_ROWS,
+    IndexStatistics,
+    create_scalar_indexes,
+    maintain,
+    statistics,
+)
+
+if TYPE_CHECKING:
+    import lance
+
+_LEASE_WAIT_S = 600.0
+_KEY_METADATA: dict[bytes | str, bytes | str] = {b"lance-schema:unenforced-primary-key": b"true"}
+
+
+class ChunkIndex:
+    """The table of one tenant and space, for writing. Cheap to make; the table appears with the first rows.
+
+    Args:
+        root: storage root.
+        space: the space, or the id of one whose table exists.
+
+    """
+
+    def __init__(self, root: Path, tenant: str, space: Space | str) -> None:
+        self.root, self.tenant = root, tenant
+        self.space_id = space if isinstance(space, str) else space.space_id
+        self.path = table_path(root, tenant, self.space_id)
+        self._dims = None if isinstance(space, str) else space.dims
+
+    def others(self) -> list["ChunkIndex"]:
+        """The tenant's tables of other spaces."""
+        return [ChunkIndex(self.root, self.tenant, s) for s in spaces(self.root, self.tenant) if s != self.space_id]
+
+    def existing(self, kb_id: str, document_ids: Sequence[str]) -> dict[str, str]:
+        """`row_hash` by chunk id of the rows that stand now for these documents."""
+        table = open_table(self.path)
+        if table is None or not document_ids:
+            return {}
+        columns = [name for name in table.schema.names if name != "vector"]
+        found = table.to_table(columns=columns, filter=_documents(kb_id, document_ids))
+        return row_hashes(found)
+
+    def vectors_by_hash(self, indexed_hashes: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+        """Vectors the table holds for texts of these hashes, in whatever document: equal text, equal vector."""
+        table = open_table(self.path)
+        if table is None or not indexed_hashes:
+            return {}
+        wanted = one_of("indexed_hash", sorted(set(indexed_hashes)))
+        found = table.to_table(columns=["indexed_hash", "vector"], filter=wanted)
+        hashes: list[Any] = found["indexed_hash"].to_pylist()
+        vectors: Any = found["vector"].combine_chunks()
+        matrix = vectors.flatten().to_numpy().reshape(len(hashes), vectors.type.list_size)
+        return dict(zip(hashes, matrix, strict=True))
+
+    def replace_documents(self, kb_id: str, source_id: str, document_ids: Sequence[str], rows: pa.Table) -> int:
+        """Make `rows` all there is of these documents, in one commit; none if that is so already.
+
+        `rows` has the schema of `schemas.chunk_index`; each is of this knowledge base, source and one of the documents.
+
+        Returns: rows written or removed.
+        Raises: SystemicError: the table cannot be written, or keys turn out not to be unique afterwards.
+
+        """
+        wanted = row_hashes(rows)
+        _check_rows(kb_id, source_id, document_ids, rows, wanted)
+        with self._lease():
+            standing = self.existing(kb_id, document_ids)
+            changed = [key for key, digest in wanted.items() if standing.get(key) != digest]
+            stale = [key for key in standing if key not in wanted]
+            if not changed and not stale:
+                return 0
+            self._merge(rows.filter(pc.is_in(rows[KEY], pa.array(changed, pa.string()))), stale)
+            self._verify(kb_id, document_ids, len(wanted))
+        return len(changed) + len(stale)
+
+    def delete_documents(self, kb_id: str, document_ids: Sequence[str]) -> int:
+        """Remove these documents' rows; returns how many."""
+        return self._delete(_documents(kb_id, document_ids)) if document_ids else 0
+
+    def delete_source(self, kb_id: str, source_id: str) -> int:
+        """Remove a source's rows; returns how many."""
+        return self._delete(_source(kb_id, source_id))
+
+    def count_rows(self, kb_id: str, source_id: str) -> int:
+        """Rows of a source."""
+        table = open_table(self.path)
+        return 0 if table is None else int(table.count_rows(_source(kb_id, source_id)))
+
+    def maintain(self, vector_index_rows: int = VECTOR_INDEX_ROWS) -> list[str]:
+        """Let the indexes cover every row, keep files and versions few; returns what was done."""
+        if open_table(self.path) is None:
+            return []
+        with self._lease(), systemic(self.path, "maintained"):
+            return maintain(self.path, vector_index_rows)
+
+    def statistics(self) -> IndexStatistics:
+        """State of the table; zeros if it was never written."""
+        return statistics(self.path)
+
+    def _merge(self, rows: pa.Table, stale: Sequence[str]) -> None:
+        with systemic(self.path, "written"):
+            table = open_table(self.path)
+            if table is None:
+                table = self._create()
+            merge = table.merge_insert(KEY).when_matched_update_all().when_not_matched_insert_all().use_index(False)
+            if stale:
+                merge = merge.when_not_matched_by_source_delete(f"{KEY} IN ({', '.join(map(_literal, stale))})")
+            merge.execute(pa.Table.from_arrays(rows.select(table.schema.names).columns, schema=table.schema))
+
+    def _create(self) -> "lance.LanceDataset":
+        """An empty table with its key declared and its indexes in place; appears at once, never half-made."""
+        if self._dims is None:
+            raise SystemicError(f"The search index {self.path} vanished while it was written; sync again.")
+        import lance
+
+        fields = [
+            field.with_metadata(_KEY_METADATA) if field.name == KEY else field
+            for field in chunk_index(self._dims).schema
+        ]
+        schema = pa.schema(fields)
+        draft = self.path.with_suffix(".draft")
+        shutil.rmtree(draft, ignore_errors=True)  # of a run that died here
+        create_scalar_indexes(lance.write_dataset(schema.empty_table(), draft, schema=schema))
+        draft.rename(self.path)
+        return lance.dataset(self.path)
+
+    def _delete(self, rows: pc.Expression) -> int:
+        if open_table(self.path) is None:
+            return 0
+        with self._lease(), systemic(self.path, "written"):
+            table = open_table(self.path)
+            if table is None or table.count_rows(rows) == 0:
+                return 0
+            return int(table.delete(rows)["num_deleted_rows"])
+
+    def _verify(self, kb_id: str, document_ids: Sequence[str], expected: int) -> None:
+        table = open_table(self.path)
+        found = 0 if table is None else table.count_rows(_documents(kb_id, document_ids))
+        if found != expected:
+            raise SystemicError(
+                f"The search index {self.path} holds {found} rows where {expected} were written: something else writes "
+                "to it. Stop that, move the folder away and sync again to rebuild it."
+            )
+
+    @contextmanager
+    def _lease(self) -> Iterator[None]:
+        """One writer at a time over all processes of the machine; freed when its holder dies."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(self.path.with_suffix(".lock")).acquire(timeout=_LEASE_WAIT_S):
+                yield
+        except Timeout:
+            raise SystemicError(
+                f"The search index {self.path} has been written to by another run for {_LEASE_WAIT_S / 60:.0f} "
+                "minutes; stop that run, then sync again."
+            ) from None
+
+
+def row_hashes(rows: pa.Table) -> dict[str, str]:
+    """Hash of everything but the vector, by chunk id: equal hashes need no write."""
+    names = sorted(name for name in rows.column_names if name != "vector")
+    records: Sequence[Mapping[str, Any]] = rows.select(names).to_pylist()
+    return {
+        record[KEY]: hashlib.sha256(repr([record[name] for name in names]).encode("utf-8", "surrogatepass")).hexdigest()
+        for record in records
+    }
+
+
+def _check_rows(
+    kb_id: str, source_id: str, document_ids: Sequence[str], rows: pa.Table, keys: Mapping[str, str]
+) -> None:
+    """Raises: ValueError: rows of others, or a key twice; the caller's mistake."""
+    named = {name: set(pc.unique(rows[name]).to_pylist()) for name in ("kb_id", "source_id", "document_id")}
+    if named["kb_id"] - {kb_id} or named["source_id"] - {source_id} or named["document_id"] - set(document_ids):
+        raise ValueError(f"rows to replace in {kb_id}/{source_id} belong to other documents")
+    if len(keys) != len(rows):
+        raise ValueError(f"rows to replace in {kb_id}/{source_id} hold a chunk id twice")
+
+
+def _documents(kb_id: str, document_ids: Sequence[str]) -> pc.Expression:
+    return one_of("document_id", document_ids) & (pc.field("kb_id") == kb_id)
+
+
+def _source(kb_id: str, source_id: str) -> pc.Expression:
+    return (pc.field("kb_id") == kb_id) & (pc.field("source_id") == source_id)
+
+
+def _literal(value: str) -> str:
+    """A SQL string literal; the one place where the engine takes no typed filter."""
+    return "'" + value.replace("'", "''") + "'"

@@ -1,0 +1,142 @@
+"""The reading side of the search index: one table, searched by vector or by terms, always at its newest version."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kb_pipeline.errors import SystemicError
+from kb_pipeline.storage.lance_table import VECTOR_INDEX, one_of, open_table, systemic, table_path
+
+if TYPE_CHECKING:
+    import lance
+    import numpy as np
+    from numpy.typing import NDArray
+
+_T = TypeVar("_T")
+_REFINE = 10  # exact distances for ten times the rows asked for: the quantised index then loses nothing measurable
+_PROBES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A row of the index as a channel found it.
+
+    Attributes:
+        score: cosine similarity in [-1, 1] (dense) or BM25 (sparse).
+        terms: search terms of header and text, space-separated.
+
+    """
+
+    chunk_id: str
+    kb_id: str
+    source_id: str
+    document_id: str
+    external_id: str
+    chunk_idx: int
+    text: str
+    header: str
+    terms: str
+    start_char: int
+    end_char: int
+    page: int | None
+    start_seconds: float | None
+    title: str
+    url: str | None
+    language: str
+    text_hash: str
+    score: float
+
+
+_COLUMNS = [field.name for field in fields(Passage) if field.name != "score"]
+
+
+class IndexReader:
+    """Searches one table. Safe to share between threads; keeps the table open and notices new versions by itself."""
+
+    def __init__(self, root: Path, tenant: str, space_id: str) -> None:
+        self.tenant, self.space_id = tenant, space_id
+        self.path = table_path(root, tenant, space_id)
+        self._table: lance.LanceDataset | None = None
+        self._has_vector_index = False
+
+    @property
+    def version(self) -> int:
+        """Version the next search reads; 0 if the table was never written."""
+        table = self._current()
+        return 0 if table is None else int(table.version)
+
+    def holds(self, kb_ids: Sequence[str]) -> set[str]:
+        """Those of the knowledge bases that have rows here."""
+
+        def some(table: "lance.LanceDataset") -> set[str]:
+            return {
+                k for k in kb_ids if table.to_table(columns=["kb_id"], filter=one_of("kb_id", [k]), limit=1).num_rows
+            }
+
+        return self._read(some) or set()
+
+    def dense(self, vector: "NDArray[np.float32]", kb_ids: Sequence[str], limit: int) -> list[Passage]:
+        """The nearest passages of these knowledge bases by cosine, best first, at most `limit`."""
+        nearest: dict[str, Any] = {"column": "vector", "q": vector, "k": limit, "metric": "cosine"}
+
+        def search(table: "lance.LanceDataset") -> list[Passage]:
+            exact = {"refine_factor": _REFINE, "minimum_nprobes": _PROBES} if self._has_vector_index else {}
+            columns = [*_COLUMNS, "_distance"]
+            found = table.to_table(
+                columns=columns, nearest=nearest | exact, filter=one_of("kb_id", kb_ids), prefilter=True
+            )
+            return _passages(found.to_pylist(), lambda row: 1.0 - row["_distance"])
+
+        return (self._read(search) if kb_ids else None) or []
+
+    def sparse(self, terms: str, kb_ids: Sequence[str], limit: int) -> list[Passage]:
+        """The passages of these knowledge bases that hold any of the terms, by BM25, best first, at most `limit`.
+
+        `terms` are as `stages.terms.query_terms` makes them; without any, nothing is found.
+
+        """
+
+        def search(table: "lance.LanceDataset") -> list[Passage]:
+            from lance.query import MatchQuery
+
+            query, columns = MatchQuery(terms, "terms"), [*_COLUMNS, "_score"]
+            kbs = one_of("kb_id", kb_ids)
+            found = table.to_table(columns=columns, full_text_query=query, filter=kbs, prefilter=True, limit=limit)
+            return _passages(found.to_pylist(), lambda row: row["_score"])
+
+        return (self._read(search) if kb_ids and terms else None) or []
+
+    def _read(self, read: Callable[["lance.LanceDataset"], _T]) -> "_T | None":
+        """Read the newest version; once more from scratch if the open one was taken away. None without a table."""
+        for attempt in ("with the open table", "afresh"):
+            try:
+                with systemic(self.path, "searched"):
+                    table = self._current()
+                    return None if table is None else read(table)
+            except SystemicError:
+                self._table = None
+                if attempt == "afresh":
+                    raise
+        return None
+
+    def _current(self) -> "lance.LanceDataset | None":
+        """The newest version; asking costs a look into the table's folder, opening only where it changed."""
+        table = self._table
+        if table is None or not self.path.is_dir():
+            table = open_table(self.path)
+        else:
+            with systemic(self.path, "read"):
+                latest = table.latest_version
+                if latest == table.version:
+                    return table
+                table = table.checkout_version(latest)
+        if table is not None:
+            self._has_vector_index = any(index.name == VECTOR_INDEX for index in table.describe_indices())
+        self._table = table
+        return table
+
+
+def _passages(rows: Sequence[Mapping[str, Any]], score: Callable[[Mapping[str, Any]], float]) -> list[Passage]:
+    found = [Passage(**{name: row[name] for name in _COLUMNS}, score=float(score(row))) for row in rows]
+    return sorted(found, key=lambda passage: (-passage.score, passage.chunk_id))
