@@ -110,7 +110,7 @@ def _apply_source(
 ) -> list[str]:  # fmt: skip
     local = base / source.input
     source_input = str(local) if local.exists() else source.input
-    connector = registry.resolve(source_input, source.type)
+    connector = registry.pick(source_input, source.type)
     canonical = connector.canonical(source_input)
     known = {(s.connector, s.input): s for s in catalog.sources(found.kb_id)} if found else {}
     before = known.get((connector.name, canonical))

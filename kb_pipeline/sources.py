@@ -47,7 +47,7 @@ def add_source(
     Raises: UsageError: unknown source type or input, or a bad schedule; NotVisible: no such knowledge base.
     """
     every_s, cron = parse_schedule(every)
-    connector = registry.resolve(source_input, source_type)
+    connector = registry.pick(source_input, source_type)
     return catalog.add_source(
         catalog.knowledge_base(kb).kb_id,
         connector.name,

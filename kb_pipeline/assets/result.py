@@ -40,7 +40,7 @@ def run_partitions(
     recipe: str,
     work: Callable[[StageRun], None],
     inspect: Callable[[StageRun], list[Check]],
-) -> dg.MaterializeResult[None]:
+) -> dg.MaterializeResult:
     """Work on each partition of the step under its lock; a listing that failed fails the step after the others are done."""
     stage = context.asset_key.to_user_string()
     runs, broken = [], []
@@ -93,11 +93,13 @@ def _metadata(runs: Sequence[StageRun]) -> dict[str, dg.MetadataValue]:
     return shown
 
 
-def _result(runs: Sequence[StageRun], found: Sequence[list[Check]]) -> dg.MaterializeResult[None]:
+def _result(runs: Sequence[StageRun], found: Sequence[list[Check]]) -> dg.MaterializeResult:
     results: dict[str, dg.AssetCheckResult] = {}
     for run, checks in zip(runs, found, strict=True):
-        reasons = [f"{name}: {reason}" for name, _, reason in run.failures[:5]]
-        for name, passed, description in [*checks, ("no_document_failed", not run.failures, "; ".join(reasons))]:
+        standing = run.store.ledger.failures(run.stage, run.source.kb_id, run.source.source_id)
+        reasons = "; ".join(reason for _, _, reason in standing[:5])
+        text = f"{len(standing)} failed: {reasons}" if standing else ""
+        for name, passed, description in [*checks, ("no_document_failed", not standing, text)]:
             before = results.get(name)
             results[name] = dg.AssetCheckResult(
                 check_name=name,

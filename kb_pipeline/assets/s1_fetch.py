@@ -36,7 +36,7 @@ def raw_items(
     store: dg.ResourceParam[Store],
     connectors: dg.ResourceParam[Registry],
     progress: dg.ResourceParam[Progress],
-) -> dg.MaterializeResult[None]:
+) -> dg.MaterializeResult:
     def work(run: StageRun) -> None:
         sync_listing(run, connectors.named(run.source.connector))
 

@@ -39,7 +39,7 @@ def documents(
     store: dg.ResourceParam[Store],
     sandbox: dg.ResourceParam[Sandbox],
     progress: dg.ResourceParam[Progress],
-) -> dg.MaterializeResult[None]:
+) -> dg.MaterializeResult:
     limits = ParseLimits.of(store.settings)
 
     def work(run: StageRun) -> None:

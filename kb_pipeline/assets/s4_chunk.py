@@ -36,7 +36,7 @@ def chunks(
     store: dg.ResourceParam[Store],
     embedder: dg.ResourceParam[Embedder],
     progress: dg.ResourceParam[Progress],
-) -> dg.MaterializeResult[None]:
+) -> dg.MaterializeResult:
     size, overlap = store.settings.split_sizes
     unit = store.settings.chunk_unit
     rules = SplitRules(size=size, overlap=overlap, unit=unit, count_tokens=embedder.count_tokens if unit == "tokens" else None)

@@ -42,7 +42,7 @@ def chunk_index(
     store: dg.ResourceParam[Store],
     embedder: dg.ResourceParam[Embedder],
     progress: dg.ResourceParam[Progress],
-) -> dg.MaterializeResult[None]:
+) -> dg.MaterializeResult:
     def work(run: StageRun) -> None:
         index_source(run, embedder)
 

@@ -1,7 +1,7 @@
 """What the assets are given. Each resource vends a plain object; Dagster's config stays empty, settings come from settings.py."""
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 
 import dagster as dg
@@ -51,7 +51,7 @@ class ConnectorsResource(dg.ConfigurableResource[Registry]):
 
     @contextmanager
     def yield_for_execution(self, context: dg.InitResourceContext) -> Generator[Registry, None, None]:
-        with HttpClient(settings()) as http:
+        with closing(HttpClient(settings())) as http:
             yield build_registry(http, settings())
 
 

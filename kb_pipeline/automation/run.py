@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -73,7 +73,7 @@ class Syncer:
 def open_syncer(store: Store, progress: Progress) -> Iterator[Syncer]:
     """A syncer on the home of `store`; closes child processes and connections at the end."""
     settings = store.settings
-    with open_instance(settings) as instance, HttpClient(settings) as http, Sandbox(settings) as sandbox:
+    with open_instance(settings) as instance, closing(HttpClient(settings)) as http, Sandbox(settings) as sandbox:
         resources: dict[str, object] = {
             "store": store,
             "connectors": build_registry(http, settings),

@@ -1,7 +1,7 @@
 """What commands open: settings, store and connectors of the home."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -51,5 +51,5 @@ def open_registry(settings: "Settings") -> "Iterator[Registry]":
     from kb_pipeline.connectors.registry import build_registry
     from kb_pipeline.services.http import HttpClient
 
-    with HttpClient(settings) as http:
+    with closing(HttpClient(settings)) as http:
         yield build_registry(http, settings)

@@ -138,6 +138,17 @@ class Ledger:
             done, rows = connection.execute(query).one()
         return done, rows
 
+    def failures(self, stage: str, kb_id: str, source_id: str) -> list[tuple[str, str, str]]:
+        """(document, kind, reason) of the units of a partition that stand as failed."""
+        query = (
+            sa.select(ledger.c.unit, ledger.c.error_kind, ledger.c.error)
+            .where(ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id)
+            .where(ledger.c.status == "failed")
+            .order_by(ledger.c.unit)
+        )
+        with reading(self._engine) as connection:
+            return [(unit, kind, reason) for unit, kind, reason in connection.execute(query)]
+
     def data_version(self, stage: str, kb_id: str, source_id: str) -> str:
         """Hash of all outputs of a partition: equal exactly when nothing changed."""
         query = (
