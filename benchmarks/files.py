@@ -1,12 +1,13 @@
 """Reads every file of a manifest through the sandbox and holds the outcome against what the manifest expects.
 
-    python benchmarks/files.py FOLDER
+    python -m benchmarks.files FOLDER
 
-FOLDER holds `manifest.json`: a list of {"file", "kind", "expect", "gold", "gold_substrings"}. `expect` is parse, reject,
-partial, password or ocr, or several joined by `|`. `gold` is a Markdown text: the share of its word trigrams found is
-reported, and must reach MIN_RECALL. Exit code 1 if a file misses.
+FOLDER holds `manifest.json`: a list of {"file", "kind", "expect", "gold", "gold_substrings"}. `expect` is parse,
+reject, partial, password or ocr, or several joined by `|`. `gold` is a Markdown text: the share of its word trigrams
+found is reported and must reach MIN_RECALL. Exit code 1 if a file misses.
 """
 
+import html
 import json
 import re
 import sys
@@ -25,6 +26,9 @@ from kb_pipeline.stages.normalize import ParseLimits, normalize
 MIN_RECALL = 0.5
 """Of word trigrams; formulas, notes on pictures and table layout in the gold texts keep sound parses from 1.0."""
 _MARKDOWN_NOISE = re.compile(r"<!--.*?-->|!\[[^\]]*\]\([^)]*\)|\]\([^)]*\)|<[^>]+>", re.DOTALL)
+
+_FORMULA = re.compile(r"\$\$.*?\$\$|\$[^$\n]*\$", re.DOTALL)
+"""Formulas are LaTeX in the gold texts and one line of plain signs in ours."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,9 @@ def main(folder: Path) -> int:
     return int(any(outcome.is_miss for outcome in outcomes))
 
 
-def judge(case: dict[str, Any], name: str, result: NormalizedContent | UnitFailure, folder: Path, seconds: float) -> Outcome:
+def judge(
+    case: dict[str, Any], name: str, result: NormalizedContent | UnitFailure, folder: Path, seconds: float
+) -> Outcome:
     """The outcome of a file, with the reason where it misses."""
     wanted = set(case["expect"].split("|"))
     if isinstance(result, UnitFailure):
@@ -93,13 +99,13 @@ def _substrings(case: dict[str, Any], folder: Path) -> list[str]:
 
 def trigram_recall(gold: Path, text: str) -> float:
     """Share of the gold text's word trigrams that occur in `text`, 0 to 1."""
-    wanted = trigrams(_MARKDOWN_NOISE.sub(" ", gold.read_text(encoding="utf-8")))
+    wanted = trigrams(_FORMULA.sub(" ", _MARKDOWN_NOISE.sub(" ", html.unescape(gold.read_text(encoding="utf-8")))))
     return len(wanted & trigrams(text)) / max(1, len(wanted))
 
 
 def trigrams(text: str) -> set[tuple[str, ...]]:
     """Word trigrams, case folded; Markdown's escapes and marks do not count as words."""
-    words = re.findall(r"[^\W_]+", text.replace("\\", "").casefold())
+    words = re.findall(r"[^\W_]+", html.unescape(text).replace("\\", "").casefold())
     return {tuple(words[i : i + 3]) for i in range(max(1, len(words) - 2))}
 
 
@@ -108,15 +114,18 @@ def report(outcomes: list[Outcome], seconds: float) -> Iterator[str]:
     for one in outcomes:
         recall = "" if one.recall is None else f"{one.recall:.3f}"
         mark = "MISS" if one.is_miss else "ok"
-        yield f"{mark:4} {one.expect:14} {one.found:12} {recall:6} {one.seconds:6.2f}s {one.name[:48]:48} {one.detail[:90]}"
+        outcome = f"{mark:4} {one.expect:14} {one.found:12} {recall:6} {one.seconds:6.2f}s"
+        yield f"{outcome} {one.name[:48]:48} {one.detail[:90]}"
     recalls = sorted(one.recall for one in outcomes if one.recall is not None)
     misses = sum(one.is_miss for one in outcomes)
-    yield f"{len(outcomes)} files, {misses} misses, {seconds:.1f} s; recall of {len(recalls)} gold texts: " + (
-        f"mean {sum(recalls) / len(recalls):.3f}, median {recalls[len(recalls) // 2]:.3f}, least {recalls[0]:.3f}" if recalls else "none"
-    )
+    figures = "none"
+    if recalls:
+        mean, median = sum(recalls) / len(recalls), recalls[len(recalls) // 2]
+        figures = f"mean {mean:.3f}, median {median:.3f}, least {recalls[0]:.3f}"
+    yield f"{len(outcomes)} files, {misses} misses, {seconds:.1f} s; recall of {len(recalls)} gold texts: {figures}"
 
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
-        sys.exit("usage: python benchmarks/files.py FOLDER")
+        sys.exit("usage: python -m benchmarks.files FOLDER")
     sys.exit(main(Path(sys.argv[1])))

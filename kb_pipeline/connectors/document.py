@@ -18,8 +18,8 @@ _PATH_LIKE = re.compile(r"(/|\./|\.\./|~|[A-Za-z]:\\|\.$)")
 class DocumentConnector:
     """Lists a folder without opening a file; fetches within the folder only.
 
-    Options of a source: `include` and `exclude`, globs or lists of globs on the path in the folder (`**` crosses folders).
-    Hidden files and folders are left out. Links are followed where they end inside the folder.
+    Options of a source: `include` and `exclude`, globs or lists of globs on the path in the folder (`**` crosses
+    folders). Hidden files and folders are left out. Links are followed where they end inside the folder.
 
     A file above `max_file_bytes` is refused.
     """
@@ -69,17 +69,21 @@ class DocumentConnector:
         if not _is_inside(path, Path(root)):
             raise Blocked(f"{relative}: leads out of the folder {root}, so it is not read")
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
-            with open(descriptor, "rb") as file:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would block an open
+            with os.fdopen(descriptor, "rb") as file:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     raise Blocked(f"{relative}: is not a regular file, so it is not read")
                 content = file.read(self._max_bytes + 1)
         except OSError as error:
             raise failure_of(error, relative, "it is tried again at the next sync") from error
         if len(content) > self._max_bytes:
-            raise TooLarge(f"{relative}: too large, more than {self._max_bytes / 1e6:.0f} MB; MAX_FILE_BYTES raises the cap")
+            raise TooLarge(
+                f"{relative}: too large, more than {self._max_bytes / 1e6:.0f} MB; MAX_FILE_BYTES raises the cap"
+            )
         name = Path(relative).name
-        return RawItem(content=content, kind="file", file_name=_printable(name), url=path.as_uri() if _is_plain(relative) else None)
+        return RawItem(
+            content=content, kind="file", file_name=_printable(name), url=path.as_uri() if _is_plain(relative) else None
+        )
 
 
 def canonical_path(source_input: str) -> str:
@@ -119,7 +123,7 @@ def _patterns(value: object) -> list[re.Pattern[str]]:
 
 
 def _glob(glob: str) -> re.Pattern[str]:
-    """`*` within a folder, `**` across folders; one without a slash is tried on the name alone; `dir/` means all below it."""
+    """`*` within a folder, `**` across folders; without a slash it is tried on the name alone; `dir/` is all below."""
     glob = glob.strip().removeprefix("./")
     if glob.endswith("/"):
         glob += "**"
@@ -127,7 +131,9 @@ def _glob(glob: str) -> re.Pattern[str]:
         glob = f"**/{glob}"
     pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]*\])", glob)
     special = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return re.compile("".join(special.get(p) or (fnmatch.translate(p)[4:-3] if p[:1] == "[" else re.escape(p)) for p in pieces))
+    return re.compile(
+        "".join(special.get(p) or (fnmatch.translate(p)[4:-3] if p[:1] == "[" else re.escape(p)) for p in pieces)
+    )
 
 
 def _walk(root: Path, folder: Path, prefix: str, chosen: _Globs, above: frozenset[tuple[int, int]]) -> Iterator[Item]:
@@ -171,7 +177,9 @@ def _is_inside(path: Path, root: Path) -> bool:
 
 
 def _is_plain(relative: str) -> bool:
-    return relative.isprintable() and "\udc80" not in relative and relative.encode("utf-8", "ignore").decode() == relative
+    return (
+        relative.isprintable() and "\udc80" not in relative and relative.encode("utf-8", "ignore").decode() == relative
+    )
 
 
 def _printable(name: str) -> str:

@@ -43,7 +43,7 @@ class RecordsConnector:
         Raises: UnitFailure: the file is missing or cannot be read.
         """
         try:
-            open(source.input, "rb").close()
+            Path(source.input).open("rb").close()
         except OSError as error:
             raise failure_of(error, source.input, "it is read again at the next sync") from error
         return Listing(items=_items(source.input, self._most_line_bytes), is_complete=True)
@@ -59,7 +59,7 @@ class RecordsConnector:
         if "problem" in place:
             raise Corrupt(f"{name}: {place['problem']}")
         try:
-            with open(str(place["path"]), "rb") as file:
+            with Path(str(place["path"])).open("rb") as file:
                 file.seek(int(place["offset"]))
                 line = file.read(int(place["length"]))
         except OSError as error:
@@ -77,7 +77,7 @@ def _items(path: str, most_line_bytes: int) -> Iterator[Item]:
     """Every line that is not blank. What is remembered is a hash of each id with its line, to find repeats."""
     lines_of: dict[bytes, int] = {}
     offset = 0
-    with open(path, "rb") as file:
+    with Path(path).open("rb") as file:
         for number, line in enumerate(iter(lambda: file.readline(most_line_bytes), b""), 1):
             length = len(line)
             start, offset = offset, offset + length

@@ -1,6 +1,6 @@
-"""Runs functions on hostile input in child processes with a deadline and a memory cap. The child's own side is `sandbox_child`.
+"""Runs functions on hostile input in child processes with a deadline and a memory cap; their side is `sandbox_child`.
 
-A child is a fresh interpreter (never a fork: the parent has threads), without the parent's environment, without network.
+A child is a fresh interpreter (never a fork: the parent has threads) without the parent's environment and network.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -46,7 +47,7 @@ class _Child:
         lifeline_read, self._lifeline = os.pipe()
         command = [sys.executable, "-P", "-m", "kb_pipeline.services.sandbox_child"]
         command += [str(theirs.fileno()), str(lifeline_read), str(memory_mb)]
-        paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
+        paths = os.pathsep.join(str(Path(path).absolute()) for path in sys.path)
         environment = child_environment() | {"PYTHONPATH": paths}
         try:
             self._process = subprocess.Popen(
@@ -118,7 +119,7 @@ class _Child:
     def resident_bytes(self) -> int:
         """Resident memory of the child; 0 where the system does not tell."""
         try:
-            with open(f"/proc/{self._process.pid}/statm", "rb") as statm:
+            with Path(f"/proc/{self._process.pid}/statm").open("rb") as statm:
                 return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except (OSError, IndexError, ValueError):
             return 0
@@ -160,7 +161,9 @@ class Sandbox:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -245,7 +248,9 @@ class Sandbox:
         except TimeoutError:
             raise errors.TooLarge(f"{name}: took longer than {self._timeout_s:g} s to read and was given up") from None
         except MemoryError:
-            raise errors.TooLarge(f"{name}: too large, reading it takes more than {self._memory_mb} MiB of memory") from None
+            raise errors.TooLarge(
+                f"{name}: too large, reading it takes more than {self._memory_mb} MiB of memory"
+            ) from None
         except _Dead:
             child.kill()
             raise errors.Corrupt(f"{name}: damaged, the parser died on it ({child.exit_words})") from None

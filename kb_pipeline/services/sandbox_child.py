@@ -1,4 +1,4 @@
-"""The child's side of the sandbox: confines itself, then answers calls until the parent is gone. Run by `sandbox` alone."""
+"""The child's side of the sandbox: confines itself, then answers calls until the parent is gone. Run by `sandbox`."""
 
 import contextlib
 import ctypes
@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import traceback
+from pathlib import Path
 from typing import Any, NoReturn
 
 from kb_pipeline.errors import KbError, Transient
@@ -39,7 +40,7 @@ def main() -> None:
 def _answer(message: bytes) -> tuple[str, Any]:
     """The outcome of one call as a value; whatever it raises is caught, because here a unit's failure ends."""
     try:
-        function, args = pickle.loads(message)
+        function, args = pickle.loads(message)  # noqa: S301 - from our own parent, over a socket that only it holds
         return "result", function(*args)
     except KbError as failure:
         wait_s = failure.retry_after_s if isinstance(failure, Transient) else None
@@ -75,16 +76,19 @@ def _die_with_parent(lifeline: int) -> None:
 
 
 def _cut_network() -> None:
-    """A network namespace of our own without any interface where the kernel lets us, and Python's sockets switched off."""
+    """A network namespace of our own without any interface where the kernel allows it; Python's sockets off."""
     user, group = os.getuid(), os.getgid()
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "prctl"):
         libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if hasattr(libc, "unshare") and libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0:
         with contextlib.suppress(OSError):  # without the maps files cannot be created: a loss, not a hole
-            for name, line in (("uid_map", f"{user} {user} 1"), ("setgroups", "deny"), ("gid_map", f"{group} {group} 1")):
-                with open(f"/proc/self/{name}", "w", encoding="ascii") as out:
-                    out.write(line)
+            for name, line in (
+                ("uid_map", f"{user} {user} 1"),
+                ("setgroups", "deny"),
+                ("gid_map", f"{group} {group} 1"),
+            ):
+                Path(f"/proc/self/{name}").write_text(line, encoding="ascii")
 
     def refuse(*args: Any, **options: Any) -> NoReturn:
         raise PermissionError("the network is not available while a document is read")
@@ -102,7 +106,7 @@ def _cap_memory(headroom_mb: int) -> None:
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     in_use = 0
-    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/self/statm", "rb") as statm:
+    with contextlib.suppress(OSError, ValueError, IndexError), Path("/proc/self/statm").open("rb") as statm:
         in_use = int(statm.read().split()[5]) * resource.getpagesize()
     cap = in_use + headroom_mb * _MIB
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]

@@ -1,4 +1,4 @@
-"""What parent and child of the sandbox say to each other: length-prefixed pickles, of which the parent trusts only values."""
+"""What parent and child of the sandbox say: pickles with their length, of which the parent trusts plain values only."""
 
 import io
 import pickle

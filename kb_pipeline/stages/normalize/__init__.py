@@ -11,6 +11,8 @@ from kb_pipeline.stages.normalize.blocks import Blocks
 from kb_pipeline.stages.normalize.limits import ParseLimits, damaged
 from kb_pipeline.stages.normalize.sniff import Family, family_of
 
+__all__ = ["NORMALIZER_VERSION", "ParseLimits", "normalize", "normalize_file"]
+
 NORMALIZER_VERSION = "1"
 """Raised by hand when a parser's output changes: documents are then parsed anew."""
 
@@ -28,7 +30,7 @@ _PARSERS: dict[Family, tuple[str, str]] = {
     "ppt": ("legacy_slides", "a presentation"),
     "msg": ("mail", "a mail"),
     "mail": ("mail", "a mail"),
-    "xml": ("markup", "XML"),
+    "xml": ("xml", "XML"),
     "csv": ("tabular", "a table"),
     "json": ("structured", "JSON"),
     "jsonl": ("structured", "JSON lines"),

@@ -9,7 +9,7 @@ from kb_pipeline.stages.normalize.text import clean
 
 Row = Sequence[str]
 TABLE_BLOCK_CHARS = 600
-"""Rows are grouped to about this size, each group under the header again, so that any chunk of a long table is clear."""
+"""Rows are grouped to about this size, the header over each group, so that any chunk of a long table is clear."""
 _NUMBER = re.compile(r"[\s\d.,:%€$£+\-/()]*")
 
 

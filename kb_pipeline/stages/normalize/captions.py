@@ -14,7 +14,7 @@ _BLOCK_CHARS = 500
 
 
 def read_captions(content: bytes, name: str, limits: ParseLimits, depth: int) -> Blocks:
-    """Cue texts in order, grouped to paragraphs; a speaker is named where the voice changes, a repeated cue is read once."""
+    """Cue texts in order, as paragraphs; a speaker is named where the voice changes, a repeated cue is read once."""
     blocks = Blocks()
     paragraph: list[str] = []
     speaker, last = "", ""

@@ -1,11 +1,11 @@
 """Word documents: every place that shows text, in reading order. Walked here, because the usual loaders skip some."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kb_pipeline.stages.normalize.blocks import Blocks
-from kb_pipeline.stages.normalize.docx_numbering import Numbering
 from kb_pipeline.stages.normalize.docx_formula import formula
+from kb_pipeline.stages.normalize.docx_numbering import Numbering
 from kb_pipeline.stages.normalize.limits import Archive, ParseLimits, stream_of
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -13,13 +13,15 @@ _M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
 _PART = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/"
 _TRANSPARENT = {
-    _W + tag for tag in ("sdt", "sdtContent", "ins", "moveTo", "smartTag", "customXml", "hyperlink", "fldSimple", "dir", "bdo")
+    _W + tag
+    for tag in ("sdt", "sdtContent", "ins", "moveTo", "smartTag", "customXml", "hyperlink", "fldSimple", "dir", "bdo")
 } | {_MC + "Choice", _M + "oMathPara"}
+_SILENT = {_W + tag for tag in ("del", "moveFrom", "pPr", "rPr", "instrText", "delText")}
 _NOTES = {"footnoteReference": "footnotes", "endnoteReference": "endnotes"}
 
 
 def read_docx(content: bytes, name: str, limits: ParseLimits, depth: int) -> Blocks:
-    """Header, body, notes, comments, footer. Tracked insertions are read, deletions are not; a merged cell is read once."""
+    """Header, body, notes, comments, footer. Tracked insertions are read, deletions not; a merged cell is read once."""
     import docx
 
     Archive(content, name, limits).refuse_definitions()
@@ -103,25 +105,15 @@ class _Walk:
     def _pieces(self, parent: Any, boxes: list[Any]) -> Iterator[str]:
         for child in parent:
             tag = child.tag
-            if tag == _W + "t":
-                yield child.text or ""
-            elif tag == _M + "oMath":
-                yield formula(child)
-            elif tag in (_W + "tab", _W + "ptab"):
-                yield "\t"
-            elif tag in (_W + "br", _W + "cr"):
-                yield "\n"
-            elif tag == _W + "noBreakHyphen":
-                yield "-"
-            elif tag == _W + "sym":
-                yield _symbol(child)
+            if tag in _SIGNS:
+                yield _SIGNS[tag](child)
             elif tag == _W + "txbxContent":
                 boxes.append(child)
             elif tag == _MC + "AlternateContent":
                 yield from self._pieces(_chosen(child), boxes)
             elif isinstance(tag, str) and tag.removeprefix(_W) in _NOTES:
                 yield self._note_mark(child)
-            elif tag not in (_W + "del", _W + "moveFrom", _W + "pPr", _W + "rPr", _W + "instrText", _W + "delText"):
+            elif tag not in _SILENT:
                 yield from self._pieces(child, boxes)
 
     def _note_mark(self, reference: Any) -> str:
@@ -209,3 +201,16 @@ def _heading_level(style: Any) -> int:
             return int(name[8])
         style, seen = style.base_style, seen + 1
     return 0
+
+
+_SIGNS: dict[str, Callable[[Any], str]] = {
+    _W + "t": lambda element: element.text or "",
+    _M + "oMath": formula,
+    _W + "tab": lambda _: "\t",
+    _W + "ptab": lambda _: "\t",
+    _W + "br": lambda _: "\n",
+    _W + "cr": lambda _: "\n",
+    _W + "noBreakHyphen": lambda _: "-",
+    _W + "sym": _symbol,
+}
+"""How the leaves of a paragraph read."""

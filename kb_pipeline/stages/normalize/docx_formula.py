@@ -8,7 +8,9 @@ _M = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 
 def formula(element: Any) -> str:
     """Text of a formula or of a part of it."""
-    return "".join(_WRITERS.get(child.tag.removeprefix(_M), formula)(child) for child in element if isinstance(child.tag, str))
+    return "".join(
+        _WRITERS.get(child.tag.removeprefix(_M), formula)(child) for child in element if isinstance(child.tag, str)
+    )
 
 
 def _part(element: Any, tag: str) -> str:
@@ -63,4 +65,7 @@ _WRITERS: dict[str, Callable[[Any], str]] = {
     "rad": _root,
     "func": lambda element: f"{_part(element, 'fName')} {_part(element, 'e')}",
     "mr": lambda element: ", ".join(formula(part) for part in element.findall(_M + "e")) + "; ",
-} | {name: _nothing for name in ("rPr", "fPr", "sSupPr", "sSubPr", "sSubSupPr", "naryPr", "dPr", "radPr", "funcPr", "mPr", "ctrlPr")}
+} | {
+    name: _nothing
+    for name in ("rPr", "fPr", "sSupPr", "sSubPr", "sSubSupPr", "naryPr", "dPr", "radPr", "funcPr", "mPr", "ctrlPr")
+}

@@ -1,4 +1,4 @@
-"""The numbers that Word shows before paragraphs ("7.2", "(a)"), which stand nowhere in the text: people cite by them."""
+"""The numbers that Word shows before paragraphs ("7.2", "(a)") and that stand nowhere in the text: people cite them."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ class Numbering:
     Args:
         part: root of numbering.xml, or None where the document has no lists.
         styles: root of styles.xml.
+
     """
 
     def __init__(self, part: Any, styles: Any) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 from kb_pipeline.errors import AuthFailed, Corrupt, Unsupported
 from kb_pipeline.stages.normalize.blocks import Blocks
 from kb_pipeline.stages.normalize.limits import Archive, ParseLimits
-from kb_pipeline.stages.normalize.markup import add_html, parse_xml
+from kb_pipeline.stages.normalize.markup import add_html
 from kb_pipeline.stages.normalize.text import decode
+from kb_pipeline.stages.normalize.xml import parse_xml
 
 _PAGE_TYPES = {"application/xhtml+xml", "text/html", "application/xml", ""}
 

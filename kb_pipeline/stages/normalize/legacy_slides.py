@@ -70,7 +70,11 @@ def _texts(data: bytes, depth: int) -> Iterator[tuple[bool, str]]:
         if kind == _TEXT_HEADER and len(body) >= 4:
             is_title = struct.unpack_from("<I", body, 0)[0] in _TITLE_TYPES
         elif kind in (_WIDE, _NARROW):
-            text = body.decode("utf-16-le" if kind == _WIDE else "latin-1", "replace").replace("\r", "\n").replace("\x0b", "\n")
+            text = (
+                body.decode("utf-16-le" if kind == _WIDE else "latin-1", "replace")
+                .replace("\r", "\n")
+                .replace("\x0b", "\n")
+            )
             if text.strip(" \n*"):
                 yield is_title, text.strip()
         elif _is_container(data, kind):

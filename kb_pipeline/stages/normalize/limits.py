@@ -1,4 +1,4 @@
-"""What one document may cost, and the guards that look before a parser does. Parsers themselves live beside this file."""
+"""What one document may cost, and the guards that look before a parser does. The parsers live beside this file."""
 
 import lzma
 import struct
@@ -23,6 +23,8 @@ class HasFileLimits(Protocol):
     def max_file_bytes(self) -> int: ...
     @property
     def max_expanded_bytes(self) -> int: ...
+
+
 DAMAGED_MEMBER = (
     zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, ValueError, EOFError, NotImplementedError, RuntimeError,
 )  # fmt: skip
@@ -39,6 +41,7 @@ class ParseLimits:
         max_members: files in an archive.
         max_nesting: documents in documents (mail in mail, archive in archive).
         max_pages: pages, slides or sheets.
+
     """
 
     max_bytes: int = 200_000_000
@@ -125,7 +128,7 @@ class Archive:
 
 @contextmanager
 def damaged(name: str, what: str) -> Iterator[None]:
-    """What parsers raise on damaged bytes becomes Corrupt. AttributeError and TypeError stay: those are our own faults."""
+    """What parsers raise on damaged bytes becomes Corrupt; AttributeError and TypeError stay: our own faults."""
     try:
         yield
     except RecursionError as error:

@@ -42,7 +42,7 @@ def header(message: email.message.Message, field: str) -> str:
     value = message.get(field)
     if value is None:
         return ""
-    raw = str(value) if isinstance(value, str) else str(value)
+    raw = str(value)
     unfolded = " ".join(raw.encode("utf-8", "surrogateescape").decode("utf-8", "replace").split())
     pieces: list[str] = []
     try:
@@ -73,8 +73,7 @@ def _add_message(blocks: Blocks, message: email.message.Message, name: str, limi
 def _add_part(blocks: Blocks, part: email.message.Message, name: str, limits: ParseLimits, depth: int) -> None:
     kind = part.get_content_type()
     if kind == "message/rfc822":
-        inner = part.get_payload()
-        for message in inner if isinstance(inner, list) else []:
+        for message in _children(part):
             _add_message(blocks, message, name, limits, depth + 1)
     elif kind == "multipart/alternative":
         _add_part(blocks, _best_alternative(part), name, limits, depth)
@@ -127,7 +126,9 @@ def _add_attachment(blocks: Blocks, part: email.message.Message, name: str, limi
     file_name = _file_name(part).replace("\\", "/").rsplit("/", 1)[-1]
     file_name = file_name or f"unnamed{ending.get(part.get_content_type(), '')}"
     content = _bytes(part)
-    add_inner(blocks, lambda: content, file_name, f"{name}: attachment {file_name}", f"Attachment: {file_name}", limits, depth)
+    add_inner(
+        blocks, lambda: content, file_name, f"{name}: attachment {file_name}", f"Attachment: {file_name}", limits, depth
+    )
 
 
 def read_msg(content: bytes, name: str, limits: ParseLimits, depth: int) -> Blocks:
@@ -144,7 +145,7 @@ def read_msg(content: bytes, name: str, limits: ParseLimits, depth: int) -> Bloc
     fields = (("From", message.sender), ("To", recipients), ("Date", sent.isoformat(" ", "minutes") if sent else ""))
     blocks.add("\n".join(f"{field}: {value}" for field, value in fields if value))
     if (message.body or "").strip():
-        blocks.add(message.body)
+        blocks.add(message.body or "")
     elif message.html_body:
         add_html(blocks, message.html_body)
     for attachment in message.attachments:

@@ -1,22 +1,19 @@
-"""Markup without the judgement of a web page: HTML in mails and e-books, and XML of any vocabulary."""
+"""HTML inside mails, e-books and converted texts: all of it, without the judgement that a web page needs."""
 
-import html.entities
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from kb_pipeline.errors import Corrupt, TooLarge
 from kb_pipeline.stages.normalize.blocks import Blocks
-from kb_pipeline.stages.normalize.limits import ParseLimits
-from kb_pipeline.stages.normalize.text import decode
 
 _SKIPPED = {"script", "style", "template", "head", "noscript", "svg", "object", "iframe"}
-_BLOCK = set(
-    "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure footer "
-    "form h1 h2 h3 h4 h5 h6 header hr html legend li main nav ol p pre section summary table ul".split()
-)
+_BLOCK = {
+    "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "dialog", "div",
+    "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6",
+    "header", "hr", "html", "legend", "li", "main", "nav", "ol", "p", "pre", "section", "summary", "table",
+    "ul",
+}  # fmt: skip
 _DEPTH = 400
-_NAMED_ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]*);")
 
 
 def add_html(blocks: Blocks, text: str) -> None:
@@ -111,100 +108,3 @@ def _is_data_table(table: Any) -> bool:
     rows = list(_table_rows(table))
     is_wide = max((len(row.xpath("./td|./th")) for row in rows), default=0) > 1
     return is_wide and not table.xpath(".//td//table|.//td//h1|.//td//h2|.//td//h3|.//td//p[position()>2]")
-
-
-def parse_xml(content: bytes, name: str) -> Any:
-    """Root of an XML document; entity definitions and outside references are refused.
-
-    Raises: Corrupt.
-    """
-    import defusedxml
-    import defusedxml.ElementTree as safe
-
-    try:
-        return safe.fromstring(content)
-    except defusedxml.DefusedXmlException as error:
-        raise Corrupt(f"{name}: the XML declares entities or points outside itself, which is refused") from error
-    except SyntaxError as error:
-        if "undefined entity" not in str(error):
-            raise
-    text = re.sub(r"^\s*<\?xml[^>]*\?>", "", decode(content))
-    return safe.fromstring(_NAMED_ENTITY.sub(_resolved, text))
-
-
-def _resolved(entity: re.Match[str]) -> str:
-    """The character of a name that HTML knows; XML's own five, and unknown names as text."""
-    name = entity[1]
-    if name in ("amp", "lt", "gt", "quot", "apos"):
-        return entity[0]
-    return html.entities.html5.get(f"{name};", f"&amp;{name};")
-
-
-_TITLES = {"article-title", "invention-title", "title", "heading", "head", "caption-title", "label-title"}
-_INLINE = set(
-    "a b i u em strong italic bold sub sup sc monospace xref ext-link uri span tt code underline emph named-content styled-content "
-    "email inline-formula sub2 sup2 claim-ref figref crossref o smallcaps surname given-names given-name suffix prefix year month "
-    "day volume issue fpage lpage label date country kind doc-number city state first-name last-name".split()
-)
-_APART = {"ref", "citation", "claim", "p", "td", "th", "li"}
-
-
-def read_xml(content: bytes, name: str, limits: ParseLimits, depth: int) -> Blocks:
-    """Text of all elements, one block each where they hold prose; titles of nested sections become headings."""
-    root = parse_xml(content, name)
-    blocks = Blocks()
-    _walk_xml(blocks, root, 0, 0)
-    return blocks
-
-
-def _walk_xml(blocks: Blocks, element: Any, level: int, depth: int) -> None:
-    if depth > _DEPTH:
-        raise TooLarge(f"too large a nesting: more than {_DEPTH} XML elements inside each other")
-    tag = _local(element)
-    inner = [_local(child) for child in element]
-    if tag == "table" and {"tr", "row", "thead", "tbody", "tgroup"} & set(inner):
-        _add_xml_table(blocks, element)
-    elif tag in _TITLES and _flat(element):
-        found = element.get("level")
-        blocks.heading(_flat(element), int(found) if found and found.isdigit() else max(1, level))
-        if tag in ("article-title", "invention-title") and not blocks.title:
-            blocks.title = _flat(element)
-    elif not inner or tag in _APART and not _holds_blocks(element) or set(inner) <= _INLINE:
-        blocks.add(_flat(element))
-    else:
-        deeper = level + 1 if any(child in _TITLES for child in inner) else level
-        blocks.add(element.text or "")
-        for child in element:
-            _walk_xml(blocks, child, deeper, depth + 1)
-            blocks.add(child.tail or "")
-
-
-def _holds_blocks(element: Any) -> bool:
-    return any(_local(child) in ("p", "sec", "table", "list", "ul", "ol", "table-wrap", "fig") for child in element.iter() if child is not element)
-
-
-def _local(element: Any) -> str:
-    return str(element.tag).rsplit("}", 1)[-1]
-
-
-def _flat(element: Any) -> str:
-    """All text of an element on one line; neighbouring elements without a space between stay apart unless inline."""
-    return " ".join("".join(_texts(element)).split())
-
-
-def _texts(element: Any) -> Iterator[str]:
-    yield element.text or ""
-    for child in element:
-        is_joined = _local(child) in _JOINED
-        yield "" if is_joined else " "
-        yield from _texts(child)
-        yield "" if is_joined else " "
-        yield child.tail or ""
-
-
-_JOINED = {"sub", "sup", "b", "i", "u", "italic", "bold", "em", "strong", "a", "span", "sc", "o", "xref", "ext-link", "figref", "claim-ref"}
-
-
-def _add_xml_table(blocks: Blocks, table: Any) -> None:
-    rows = [row for row in table.iter() if _local(row) in ("tr", "row")]
-    blocks.table([[_flat(cell) for cell in row if _local(cell) in ("td", "th", "entry")] for row in rows])

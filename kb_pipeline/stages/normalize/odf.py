@@ -6,7 +6,7 @@ from typing import Any
 from kb_pipeline.errors import AuthFailed
 from kb_pipeline.stages.normalize.blocks import Blocks
 from kb_pipeline.stages.normalize.limits import Archive, ParseLimits
-from kb_pipeline.stages.normalize.markup import parse_xml
+from kb_pipeline.stages.normalize.xml import parse_xml
 
 _NS = "urn:oasis:names:tc:opendocument:xmlns:"
 _TEXT, _TABLE, _DRAW, _OFFICE = (f"{{{_NS}{part}:1.0}}" for part in ("text", "table", "drawing", "office"))
@@ -116,7 +116,9 @@ class _Walk:
             self.children(shapes)
 
     def _is_sheet(self, table: Any) -> bool:
-        return table.find(_TABLE + "table-column") is not None and table.get(_TABLE + "style-name", "ta").startswith("ta")
+        return table.find(_TABLE + "table-column") is not None and table.get(_TABLE + "style-name", "ta").startswith(
+            "ta"
+        )
 
 
 def _rows(table: Any) -> Iterator[Any]:

@@ -66,7 +66,13 @@ def _shapes(shapes: Any) -> Iterator[Any]:
         else:
             inner = [element]
         for one in inner:
-            if not isinstance(one.tag, str) or one.tag.rsplit("}", 1)[-1] not in ("sp", "grpSp", "graphicFrame", "pic", "cxnSp"):
+            if not isinstance(one.tag, str) or one.tag.rsplit("}", 1)[-1] not in (
+                "sp",
+                "grpSp",
+                "graphicFrame",
+                "pic",
+                "cxnSp",
+            ):
                 continue
             shape: Any = BaseShapeFactory(one, shapes)
             if one.tag.endswith("}grpSp"):
@@ -94,7 +100,9 @@ def _add_chart(blocks: Blocks, chart: Any) -> None:
         blocks.add(" ".join(text.text or "" for text in title.iter(_A + "t")))
     series = list(root.iter(_C + "ser"))
     names = [" ".join(_points(one.find(_C + "tx")).values()) for one in series]
-    values = [_points(one.find(_C + "val") if one.find(_C + "val") is not None else one.find(_C + "yVal")) for one in series]
+    values = [
+        _points(one.find(_C + "val") if one.find(_C + "val") is not None else one.find(_C + "yVal")) for one in series
+    ]
     labels: dict[int, str] = {}
     for one in series:
         labels |= _points(one.find(_C + "cat") if one.find(_C + "cat") is not None else one.find(_C + "xVal"))
@@ -107,7 +115,10 @@ def _points(reference: Any) -> dict[int, str]:
     if reference is None:
         return {}
     literal = {0: reference.findtext(_C + "v")} if reference.find(_C + "v") is not None else {}
-    points = {int(point.get("idx") or 0): point.findtext(_C + "v") or "" for point in reversed(list(reference.iter(_C + "pt")))}
+    points = {
+        int(point.get("idx") or 0): point.findtext(_C + "v") or ""
+        for point in reversed(list(reference.iter(_C + "pt")))
+    }
     return {idx: text for idx, text in (literal | points).items() if text}
 
 
@@ -126,4 +137,6 @@ def _diagram(slide: Any, shape: Any) -> list[str]:
 def _description(shape: Any) -> str:
     """The alternative text a person wrote; names of image files say nothing."""
     described = next((node.get("descr") or "" for node in shape.element.iter() if str(node.tag).endswith("}cNvPr")), "")
-    return "" if described.lower().endswith((".png", ".jpg", ".jpeg", ".gif", ".emf", ".wmf", ".svg")) else str(described)
+    return (
+        "" if described.lower().endswith((".png", ".jpg", ".jpeg", ".gif", ".emf", ".wmf", ".svg")) else str(described)
+    )

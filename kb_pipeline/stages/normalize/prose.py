@@ -18,7 +18,7 @@ def read_rtf(content: bytes, name: str, limits: ParseLimits, depth: int) -> Bloc
 
 
 def read_rst(content: bytes, name: str, limits: ParseLimits, depth: int) -> Blocks:
-    """reStructuredText."""
+    """ReStructuredText."""
     return _read(clean(decode(content)), name, "rst")
 
 

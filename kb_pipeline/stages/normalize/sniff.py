@@ -20,7 +20,7 @@ _BY_EXTENSION: dict[str, Family] = {
     "rst": "rst", "org": "org", "adoc": "asciidoc", "asciidoc": "asciidoc", "tex": "latex", "txt": "text",
     "text": "text", "log": "text",
 }  # fmt: skip
-_BINARY_EXTENSIONS = frozenset("pdf docx pptx xlsx epub odt ods odp msg ppt zip".split())
+_BINARY_EXTENSIONS = frozenset(["pdf", "docx", "pptx", "xlsx", "epub", "odt", "ods", "odp", "msg", "ppt", "zip"])
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _HTML = re.compile(r"\s*(<!--.*?-->\s*)*(<!doctype\s+html|<html[\s>]|<head[\s>]|<body[\s>])", re.IGNORECASE | re.DOTALL)
@@ -39,7 +39,7 @@ def extension(name: str) -> str:
 def family_of(content: bytes, name: str, limits: ParseLimits) -> Family:
     """Which parser reads these bytes.
 
-    Raises: Unsupported: a type that we do not read. Corrupt: not what its name says. AuthFailed, TooLarge: as a container.
+    Raises: Unsupported: a type that we do not read. Corrupt: not what its name says. AuthFailed, TooLarge.
     """
     if not content.strip(b"\0 \t\r\n\f\v\xef\xbb\xbf\xff\xfe"):
         raise Unsupported(f"{name}: holds no text, the file is empty")

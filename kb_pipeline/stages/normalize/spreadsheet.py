@@ -42,7 +42,7 @@ def read_xls(content: bytes, name: str, limits: ParseLimits, depth: int) -> Bloc
 
     Raises: AuthFailed: password.
     """
-    import xlrd
+    import xlrd  # type: ignore[import-untyped]
 
     try:
         with open_quietly() as log:

@@ -127,8 +127,9 @@ def _joined(source: Any) -> str:
 def _add_outputs(blocks: Blocks, outputs: Any) -> None:
     for output in outputs if isinstance(outputs, list) else []:
         if isinstance(output, dict):
-            data = output.get("data") if isinstance(output.get("data"), dict) else {}
-            blocks.add(_joined(output.get("text") or data.get("text/plain")))
+            data = output.get("data")
+            shown = data.get("text/plain") if isinstance(data, dict) else None
+            blocks.add(_joined(output.get("text") or shown))
 
 
 def _add_note(blocks: Blocks, node: dict[str, Any], depth: int, name: str) -> None:

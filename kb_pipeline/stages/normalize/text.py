@@ -15,7 +15,10 @@ _BOMS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-_UNSEEN = re.compile("\x1b\\[[0-9;?]*[A-Za-z]|[\0-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ufffe\uffff]")
+_UNSEEN = re.compile(
+    "\x1b\\[[0-9;?]*[A-Za-z]|[\0-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\xad\u200b\u2060\ufeff\ufffe\uffff]"
+)
+"""Terminal colours, control and zero-width characters."""
 _SPACES = re.compile("[\xa0\u2007\u202f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HIGH = re.compile(rb"[\x80-\xff]")
@@ -39,8 +42,8 @@ def decode(content: bytes) -> str:
     for mark, encoding in _BOMS:
         if content.startswith(mark):
             return content[len(mark) :].decode(encoding, "replace")
-    if encoding := _utf16_without_mark(content):
-        return content.decode(encoding, "replace")
+    if bare := _utf16_without_mark(content):
+        return content.decode(bare, "replace")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
@@ -108,7 +111,7 @@ def add_plain(blocks: "Blocks", text: str) -> None:
 
 
 def add_markdown(blocks: "Blocks", text: str) -> None:
-    """Markdown as written, with a mark at each heading outside of code; front matter gives the title and is left out."""
+    """Markdown as written, with a mark at each heading outside of code; front matter gives only the title."""
     lines = clean(text).split("\n")
     start = _front_matter(blocks, lines)
     fence = ""
