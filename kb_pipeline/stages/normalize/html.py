@@ -14,16 +14,18 @@ from kb_pipeline.records import NormalizedContent, RawItem
 from kb_pipeline.stages.language import detect_language
 from kb_pipeline.stages.normalize.blocks import Blocks
 from kb_pipeline.stages.normalize.html_blocks import Block, blocks_of, render
-from kb_pipeline.stages.normalize.html_meta import PageMeta, base_address, page_meta
+from kb_pipeline.stages.normalize.html_meta import PageMeta, base_address, kept_articles, page_meta
 from kb_pipeline.stages.normalize.html_tree import Page, names, page_text, read_page, words
 from kb_pipeline.urls import shown
 
 SHELL_CHARS = 200
 """A page with less text is looked at: is it a document at all?"""
+UNSCRIPTED_CHARS = 400
+"""With less text than this, parts of the page that scripts would show are looked into."""
 _FRAME = ("nav", "footer", "aside", "menu")
 _FRAME_NAME = re.compile(
     r"\b(?:nav(?:bar|igation)?|menu|sidebar|footer|breadcrumbs?|share|sharing|social|related|comments?|respond|newsletter|promo|advert\w*|"
-    r"ads?|banner|pagination|pager|tags|widget|recommend\w*|toolbar|skip-?link|masthead|copyright|login|search)\b",
+    r"ads?|banner|pagination|pager|tags|recommend\w*|toolbar|skip-?link|masthead|copyright|login|search)\b|(?<![\w-])widget",
     re.IGNORECASE,
 )
 _ERROR_TITLE = re.compile(
@@ -55,6 +57,7 @@ def normalize_html(raw: RawItem) -> NormalizedContent:
     if not raw.url:
         return _written(blocks, meta, raw, name)
     chosen = choose(blocks, page)
+    chosen = unscripted(page.full, chosen, base_address(page.full, raw.url))
     text = " ".join(block.text for block in chosen)
     if failure := _no_document(page, meta, text, name):
         raise failure
@@ -69,6 +72,29 @@ def choose(blocks: Sequence[Block], page: Page) -> list[Block]:
     is_chosen = [_is_told(block, lines, shingles) for block in blocks]
     if sum(len(b.text) for b, is_in in zip(blocks, is_chosen, strict=True) if is_in) < SHELL_CHARS:
         is_chosen = [is_in or not _is_frame(block) for block, is_in in zip(blocks, is_chosen, strict=True)]
+    _fill_gaps(blocks, is_chosen)
+    for i in range(len(blocks) - 2, -1, -1):  # a heading goes with what it heads
+        is_chosen[i] = is_chosen[i] or (blocks[i].kind == "heading" and is_chosen[i + 1] and not _is_frame(blocks[i]))
+    return [block for block, is_in in zip(blocks, is_chosen, strict=True) if is_in]
+
+
+def unscripted(root: Any, chosen: list[Block], base: str) -> list[Block]:
+    """The chosen blocks, or those of the article that the page keeps for readers without scripts, where they are far more."""
+    size = sum(len(block.text) for block in chosen)
+    if size > UNSCRIPTED_CHARS:
+        return chosen
+    best = chosen
+    for text in kept_articles(root):
+        body = read_page(f"<html><body>{text}</body></html>").root.find("body")
+        found = [block for block in blocks_of(body, base) if not _is_frame(block)] if body is not None else []
+        length = sum(len(block.text) for block in found)
+        if length > max(UNSCRIPTED_CHARS, 3 * size):
+            best, size = found, length
+    return best
+
+
+def _fill_gaps(blocks: Sequence[Block], is_chosen: list[bool]) -> None:
+    """Chooses what stands between chosen blocks beside them, and the long paragraphs that follow on the last of them."""
     homes = {block.element for block, is_in in zip(blocks, is_chosen, strict=True) if is_in}
     parents = {parent for home in homes if (parent := home.getparent()) is not None and parent.tag not in ("body", "html")}
     first = is_chosen.index(True) if True in is_chosen else 0
@@ -77,9 +103,11 @@ def choose(blocks: Sequence[Block], page: Page) -> list[Block]:
         block = blocks[i]
         near = block.element in homes or block.element.getparent() in parents
         is_chosen[i] = is_chosen[i] or (near and not _is_frame(block)) or (not block.text and bool(block.media) and near)
-    for i in range(len(blocks) - 2, -1, -1):  # a heading goes with what it heads
-        is_chosen[i] = is_chosen[i] or (blocks[i].kind == "heading" and is_chosen[i + 1] and not _is_frame(blocks[i]))
-    return [block for block, is_in in zip(blocks, is_chosen, strict=True) if is_in]
+    for i in range(last + 1, len(blocks) if last >= 0 else 0):
+        follows = blocks[i].element.getparent() is blocks[last].element.getparent() and not _is_frame(blocks[i])
+        if not follows or (blocks[i].kind == "text" and len(blocks[i].text) < 100 and not blocks[i].media):
+            break
+        is_chosen[i] = True
 
 
 def _told_content(page: Page) -> tuple[set[str], set[tuple[str, ...]]]:

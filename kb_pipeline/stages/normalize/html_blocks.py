@@ -121,7 +121,7 @@ class _Walker:
         elif tag in _BLOCK:
             self._block(element)
         else:
-            is_link = tag == "a" and element.get("href")
+            is_link = tag == "a" and not (element.get("href") or "#").startswith(("#", "javascript:"))
             self._in_link += bool(is_link)
             self.walk(element)
             self._in_link -= bool(is_link)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from html import escape, unescape
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -47,6 +48,32 @@ def base_address(root: Any, address: str | None) -> str:
         return urljoin(address or "", base)
     except ValueError:
         return address or ""
+
+
+def kept_articles(root: Any) -> Iterator[str]:
+    """HTML of whole articles that a page holds where only programs look: templates, noscript, JSON-LD."""
+    import lxml.html
+
+    for found in root.xpath("//template | //noscript | //script[contains(@type, 'template') or contains(@type, 'html')] | //textarea"):
+        inner = "".join(lxml.html.tostring(child, encoding="unicode") for child in found)
+        yield (found.text or "") + inner
+    for found in _json_ld(root):
+        if _ARTICLE.search(str(found.get("@type", ""))):
+            yield "".join(_told_texts(found, 0))
+
+
+def _told_texts(value: Any, depth: int) -> Iterator[str]:
+    """HTML of the running texts in a JSON-LD object: the body of an article, the steps of an instruction."""
+    if isinstance(value, list) and depth < 8:
+        for inner in value[:1_000]:
+            yield from _told_texts(inner, depth + 1)
+    elif isinstance(value, dict) and depth < 8:
+        for key, inner in value.items():
+            if key in ("articleBody", "text") and isinstance(inner, str):
+                text = inner if "<p" in inner or "<br" in inner else unescape(inner)
+                yield text if "<p" in text else f"<p>{escape(text)}</p>".replace("\n", "</p><p>")
+            else:
+                yield from _told_texts(inner, depth + 1)
 
 
 def _json_ld(root: Any) -> Iterator[dict[str, Any]]:
