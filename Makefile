@@ -4,7 +4,7 @@ SHELL := bash
 BIN := .venv/bin
 export KB_HOME ?= $(CURDIR)/kb_home
 
-.PHONY: help setup demo test check bench dev lock clean
+.PHONY: help setup demo test check bench dev docs lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -32,6 +32,10 @@ dev: setup ## Open the Dagster UI on this home
 	@$(BIN)/kb init > /dev/null
 	@echo "Dagster UI: http://127.0.0.1:$${PORT:-3000}"
 	@DAGSTER_HOME="$(KB_HOME)/dagster" $(BIN)/dagster dev -w workspace.yaml -p $${PORT:-3000}
+
+docs: setup ## Write docs/tables.md and docs/settings.md from the code
+	@$(BIN)/python -c "from kb_pipeline import schemas; print(schemas.as_markdown(), end='')" > docs/tables.md
+	@$(BIN)/python -c "from kb_pipeline import settings; print(settings.as_markdown(), end='')" > docs/settings.md
 
 lock: setup ## Resolve pyproject.toml anew into requirements.lock
 	@deploy/lock.sh
