@@ -8,7 +8,7 @@ from kb_pipeline import ids
 from kb_pipeline.assets.result import RETRY, check_specs, inspect_dataset, run_partitions
 from kb_pipeline.assets.stage import Progress, StageRun
 from kb_pipeline.automation.partitions import OWNERS, source_partitions
-from kb_pipeline.connectors.base import Connector
+from kb_pipeline.connectors.base import VALIDATORS, Connector
 from kb_pipeline.connectors.registry import Registry
 from kb_pipeline.errors import UnitFailure
 from kb_pipeline.records import Item
@@ -48,8 +48,11 @@ def sync_listing(run: StageRun, connector: Connector) -> None:
     source, catalog = run.source, run.store.catalog
     due_at = next_due(source, datetime.now(UTC))
     seen: set[str] = set()
+    state = source.state
+    if not run.store.ledger.is_settled(run.stage, source.kb_id, source.source_id, run.recipe):
+        state = {key: value for key, value in state.items() if key not in VALIDATORS}
     try:
-        listing = connector.list_items(source, source.state)
+        listing = connector.list_items(source, state)
         for batch in run.batches(listing.items, None):
             seen.update(_sync_batch(run, connector, batch, seen))
     except UnitFailure as failure:

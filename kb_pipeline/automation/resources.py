@@ -17,7 +17,7 @@ from kb_pipeline.storage.store import Store
 
 
 class LogProgress:
-    """Progress as log lines of the run, at most one in ten seconds a stage would be noise: one a batch is enough."""
+    """Progress as log lines of the run, one a batch."""
 
     def __init__(self) -> None:
         self._stage, self._done, self._total = "", 0, None

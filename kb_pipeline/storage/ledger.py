@@ -138,6 +138,14 @@ class Ledger:
             done, rows = connection.execute(query).one()
         return done, rows
 
+    def is_settled(self, stage: str, kb_id: str, source_id: str, recipe: str) -> bool:
+        """True if no unit of a partition waits for another try or was done under another recipe."""
+        here = sa.and_(ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id)
+        waits = sa.and_(ledger.c.status == "failed", ledger.c.error_kind.in_(sorted(RETRIED_KINDS)))
+        query = sa.select(ledger.c.unit).where(here, sa.or_(waits, ledger.c.recipe != recipe)).limit(1)
+        with reading(self._engine) as connection:
+            return connection.execute(query).first() is None
+
     def failures(self, stage: str, kb_id: str, source_id: str) -> list[tuple[str, str, str]]:
         """(document, kind, reason) of the units of a partition that stand as failed."""
         query = (
