@@ -20,14 +20,17 @@ from kb_pipeline.urls import shown
 
 SHELL_CHARS = 200
 """A page with less text is looked at: is it a document at all?"""
+PARAGRAPH_CHARS = 150
+"""A block of text that long is a paragraph, not a label."""
 UNSCRIPTED_CHARS = 400
 """With less text than this, parts of the page that scripts would show are looked into."""
 _FRAME = ("nav", "footer", "aside", "menu")
 _FRAME_NAME = re.compile(
-    r"\b(?:nav(?:bar|igation)?|menu|sidebar|footer|breadcrumbs?|share|sharing|social|related|comments?|respond|newsletter|promo|advert\w*|"
-    r"ads?|banner|pagination|pager|tags|recommend\w*|toolbar|skip-?link|masthead|copyright|login|search)\b|(?<![\w-])widget",
+    r"(?<![a-z])(?:nav(?:bar|igation)?|menu|sidebar|footer|breadcrumbs?|share|sharing|social|related|comments?|respond|newsletter|promo|advert\w*|"
+    r"ads?|banner|pagination|pager|tags|recommend\w*|toolbar|skip-?link|masthead|copyright|login|search)(?![a-z])|(?<![\w-])widget",
     re.IGNORECASE,
 )
+_APPENDED_NAME = re.compile(r"(?<![a-z])(?:related|recommended|more-?(?:news|stories|articles)|breadcrumbs?|share|sharing|newsletter|pagination)(?![a-z])", re.I)
 _ERROR_TITLE = re.compile(
     r"\b(?:404|410|error 5\d\d|50[0234])\b|(?:page|file|document|article|site|content) (?:was |is |could |can)?(?: ?not|n.t)(?: be)? (?:found|available|exist)"
     r"|not found\b|no longer (?:available|exists)|doesn.t exist|seite (?:wurde )?nicht gefunden|page (?:introuvable|non trouvée)|página no encontrada"
@@ -69,7 +72,7 @@ def normalize_html(raw: RawItem) -> NormalizedContent:
 def choose(blocks: Sequence[Block], page: Page) -> list[Block]:
     """The blocks that are the page's content."""
     lines, shingles = _told_content(page)
-    is_chosen = [_is_told(block, lines, shingles) for block in blocks]
+    is_chosen = [_is_told(block, lines, shingles) and not _is_appended(block) for block in blocks]
     if sum(len(b.text) for b, is_in in zip(blocks, is_chosen, strict=True) if is_in) < SHELL_CHARS:
         is_chosen = [is_in or not _is_frame(block) for block, is_in in zip(blocks, is_chosen, strict=True)]
     _fill_gaps(blocks, is_chosen)
@@ -102,7 +105,10 @@ def _fill_gaps(blocks: Sequence[Block], is_chosen: list[bool]) -> None:
     for i in range(first, last + 1):
         block = blocks[i]
         near = block.element in homes or block.element.getparent() in parents
-        is_chosen[i] = is_chosen[i] or (near and not _is_frame(block)) or (not block.text and bool(block.media) and near)
+        is_long = block.kind == "text" and len(block.text) >= PARAGRAPH_CHARS
+        is_chosen[i] = is_chosen[i] or (
+            ((near and not _is_label(block)) or is_long) and not _is_frame(block) and not _is_appended(block)
+        )
     for i in range(last + 1, len(blocks) if last >= 0 else 0):
         follows = blocks[i].element.getparent() is blocks[last].element.getparent() and not _is_frame(blocks[i])
         if not follows or (blocks[i].kind == "text" and len(blocks[i].text) < 100 and not blocks[i].media):
@@ -139,6 +145,20 @@ def _is_told(block: Block, lines: set[str], shingles: set[tuple[str, ...]]) -> b
         return " ".join(tokens) in lines and bool(tokens) and not _is_frame(block)
     triples = list(zip(tokens, tokens[1:], tokens[2:], strict=False))
     return sum(t in shingles for t in triples) * 2 >= len(triples)
+
+
+def _is_label(block: Block) -> bool:
+    """True for a few words between paragraphs that are no sentence: a kicker, a credit, a button."""
+    return block.kind == "text" and 0 < len(block.text) < 40 and not re.search(r"[\d.!?:;,。！？：、]", block.text)
+
+
+def _is_appended(block: Block) -> bool:
+    """True for links to other pages around an article, whatever an extractor thinks of them."""
+    if "|" in block.text and block.kind != "table" and block.link_chars > 0.7 * len(block.text):
+        return True
+    return block.link_chars * 5 > len(block.text) and any(
+        _APPENDED_NAME.search(names(element)) for element in (block.element, *block.element.iterancestors()) if element.tag != "body"
+    )
 
 
 def _is_frame(block: Block) -> bool:
