@@ -1,6 +1,6 @@
-"""Borders of what a reader sees as one character (extended grapheme clusters, UAX #29), looked up only where a cut is wanted.
+"""Borders of what a reader sees as one character (extended grapheme clusters, UAX #29), found only where a cut is wanted.
 
-Always on short slices that begin at a known border: the engine looks back from where it is asked, over whole runs of flags.
+Always on short slices that begin at a known border: the engine looks back over whole runs of flags.
 """
 
 from itertools import accumulate
@@ -54,7 +54,8 @@ class Borders:
         """
         within = [border for border in self._all() if border <= limit]
         if not within:
-            return self._start + len(_CLUSTER.match(self._text[self._start :]).group())
+            whole = _CLUSTER.match(self._text[self._start :])
+            return self._start + (len(whole.group()) if whole else 1)
         for border in reversed(within[-_LOOK_BACK:]):
             if self._text[border : border + 1] not in _NO_START and self._text[border - 1] not in _NO_END:
                 return border

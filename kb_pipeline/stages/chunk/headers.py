@@ -29,7 +29,7 @@ def headers_of(title: str, text: str, marks: Sequence[Mark], spans: Sequence[tup
 
 
 def pages_of(marks: Sequence[Mark], starts: Sequence[int]) -> list[int | None]:
-    """The number of the last page or slide that begins at or before each start (ascending); None where there is none."""
+    """The number of the last page or slide that begins at or before each start (ascending); None where none is."""
     numbered = [mark for mark in marks if mark.kind in ("page", "slide") and mark.label.isdecimal()]
     pages: list[int | None] = []
     at = 0

@@ -1,4 +1,4 @@
-"""What holds together and what stands apart in a text: headings with what follows them, fenced code, slides and sheets."""
+"""What holds together and what stands apart in a text: headings with what follows, fenced code, slides, sheets."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -27,7 +27,7 @@ class Outline:
     held: Sequence[tuple[int, int]]
 
     def holder(self, position: int, floor: int) -> int | None:
-        """First character of what must not be cut at `position` (or something at or before `floor`); None: cut freely."""
+        """First character of what must not be cut at `position` (at or before `floor` is near enough), or None."""
         found = None
         at = bisect_left(self.held, (position, -1)) - 1
         while at >= 0 and self.held[at][1] >= position > floor:
@@ -101,7 +101,7 @@ def _table_head(text: str, rule: re.Match[str]) -> tuple[int, int] | None:
 
 
 def _disjoint(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans that overlap by more than their ends, merged, so that the last span before a place is the one that may hold it."""
+    """Spans that overlap by more than their ends, merged: the last before a place is the one that may hold it."""
     kept: list[tuple[int, int]] = []
     for start, end in spans:
         if kept and start < kept[-1][1]:
