@@ -11,10 +11,7 @@ from kb_pipeline.stages.normalize.blocks import Blocks
 from kb_pipeline.stages.normalize.limits import ParseLimits, damaged
 from kb_pipeline.stages.normalize.sniff import Family, family_of
 
-__all__ = ["NORMALIZER_VERSION", "ParseLimits", "normalize", "normalize_file"]
-
-NORMALIZER_VERSION = "1"
-"""Raised by hand when a parser's output changes: documents are then parsed anew."""
+__all__ = ["ParseLimits", "normalize", "normalize_file"]
 
 Parser = Callable[[bytes, str, ParseLimits, int], Blocks]
 _PARSERS: dict[Family, tuple[str, str]] = {
@@ -73,7 +70,8 @@ def normalize_file(raw: RawItem, name: str, limits: ParseLimits, depth: int) -> 
     """
     if depth > limits.max_nesting:
         raise TooLarge(f"{name}: too large a nesting, more than {limits.max_nesting} documents inside each other")
-    family = family_of(raw.content, name, limits)
+    with damaged(name, "what its beginning says"):
+        family = family_of(raw.content, name, limits)
     if family == "html":
         with damaged(name, "a web page"):
             return _web_page(raw, limits)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import IO, Protocol
 
-from kb_pipeline.errors import AuthFailed, Corrupt, TooLarge
+from kb_pipeline.errors import AuthFailed, Corrupt, KbError, TooLarge
 
 RATIO_FLOOR_BYTES = 10_000_000
 """An expansion ratio says nothing below this size: small XML may well compress 200 times."""
@@ -126,27 +126,34 @@ class Archive:
         return head.replace(b"\0", b"")
 
 
+_DAMAGE = (ArithmeticError, EOFError, LookupError, OSError, SyntaxError, ValueError, struct.error, zlib.error)
+
+
 @contextmanager
 def damaged(name: str, what: str) -> Iterator[None]:
-    """What parsers raise on damaged bytes becomes Corrupt; AttributeError and TypeError stay: our own faults."""
+    """What a parser raises on damaged bytes becomes Corrupt.
+
+    Libraries raise anything, down to AttributeError; raised in our own modules such an error is our fault and passes.
+    """
     try:
         yield
+    except (KbError, MemoryError):
+        raise
     except RecursionError as error:
         raise TooLarge(f"{name}: nested too deeply to read, too large a depth for {what}") from error
-    except (
-        ArithmeticError,
-        EOFError,
-        LookupError,
-        NotImplementedError,
-        OSError,
-        SyntaxError,
-        ValueError,
-        struct.error,
-        zlib.error,
-        zipfile.BadZipFile,
-    ) as error:
+    except Exception as error:
+        if not isinstance(error, _DAMAGE) and _is_ours(error):
+            raise
         detail = " ".join(str(error).split())[:160]
         raise Corrupt(f"{name}: damaged, or not really {what} ({type(error).__name__}: {detail})") from error
+
+
+def _is_ours(error: Exception) -> bool:
+    """True if the error was raised by a line of this project."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is None or str(trace.tb_frame.f_globals.get("__name__", "")).startswith("kb_pipeline")
 
 
 def stream_of(content: bytes) -> IO[bytes]:
