@@ -131,8 +131,7 @@ def test_a_file_that_is_gone_or_too_large_says_so_by_name(settings, folder):
 
 def test_names_that_are_not_utf8_stay_apart_and_can_be_fetched(connector, folder):
     for name in (b"\xff.txt", b"\xfe.txt"):
-        with open(os.fsencode(folder) + b"/" + name, "wb") as file:
-            file.write(name)
+        (folder / os.fsdecode(name)).write_bytes(name)
     items = [item for item in listed(connector, folder) if "\\x" in item.external_id]
     assert len({item.external_id for item in items}) == 2
     assert {connector.fetch(item).content for item in items} == {b"\xff.txt", b"\xfe.txt"}

@@ -89,7 +89,7 @@ def test_the_second_use_of_an_id_is_refused_and_names_both_lines(connector, tmp_
     path = write(tmp_path / "r.jsonl", {"id": 7, "text": "x"}, {"id": "8", "text": "y"}, {"id": "7", "text": "z"})
     first, _, again = listed(connector, path)
     assert json.loads(connector.fetch(first).content)["text"] == "x"
-    with pytest.raises(Corrupt, match="line 3.*'7'.*line 1"):
+    with pytest.raises(Corrupt, match=r"line 3.*'7'.*line 1"):
         connector.fetch(again)
 
 

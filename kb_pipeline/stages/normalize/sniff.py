@@ -6,7 +6,7 @@ from typing import Literal
 
 from kb_pipeline.errors import AuthFailed, Corrupt, Unsupported
 from kb_pipeline.stages.normalize.limits import Archive, ParseLimits, stream_of
-from kb_pipeline.stages.normalize.text import decode
+from kb_pipeline.stages.normalize.text import decode, utf16_without_mark
 
 Family = Literal[
     "pdf", "docx", "pptx", "xlsx", "epub", "odf", "zip", "doc", "ppt", "xls", "msg", "rtf", "html", "xml", "mail",
@@ -102,7 +102,7 @@ def _is_text(content: bytes, ending: str) -> bool:
     if ending in _BY_EXTENSION:
         return controls < 0.08 * len(sample) + 4
     nuls = sample.count(0)
-    is_utf16 = nuls > 0.35 * len(sample) and controls < 0.02 * len(sample)
+    is_utf16 = utf16_without_mark(content) is not None
     return controls <= 0.02 * len(sample) and (nuls <= 0.01 * len(sample) or is_utf16)
 
 

@@ -42,7 +42,7 @@ def decode(content: bytes) -> str:
     for mark, encoding in _BOMS:
         if content.startswith(mark):
             return content[len(mark) :].decode(encoding, "replace")
-    if bare := _utf16_without_mark(content):
+    if bare := utf16_without_mark(content):
         return content.decode(bare, "replace")
     try:
         return content.decode("utf-8")
@@ -50,12 +50,16 @@ def decode(content: bytes) -> str:
         pass
     high = len(_HIGH.findall(content))
     inside = sum(len(found) for found in _UTF8_CHARACTER.findall(content))
+    japanese = _japanese(content)  # first: some of its byte pairs pass for UTF-8
+    if japanese is not None:
+        return japanese
     if inside * 2 > high:  # mostly UTF-8 with stray bytes: pasted together from two encodings
         return content.decode("utf-8", "cp1252_bytes")
     return _legacy(content, high)
 
 
-def _utf16_without_mark(content: bytes) -> str | None:
+def utf16_without_mark(content: bytes) -> str | None:
+    """The UTF-16 encoding that the places of zero bytes give away; None where they do not."""
     sample = content[:4096]
     even, odd, half = sample[::2].count(0), sample[1::2].count(0), max(1, len(sample) // 2)
     if len(sample) >= 8 and len(sample) % 2 == 0:
@@ -73,9 +77,6 @@ def _legacy(content: bytes, high: int) -> str:
         return western
     from charset_normalizer import from_bytes
 
-    japanese = _japanese(content)
-    if japanese is not None:
-        return japanese
     best = from_bytes(content[:200_000]).best()
     return western if best is None else content.decode(best.encoding, "replace")
 
