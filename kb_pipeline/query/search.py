@@ -1,0 +1,240 @@
+"""Open a home for queries and search it: scope, channels, fusion, citations, event. Each step is a file beside this one."""
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kb_pipeline import ids
+from kb_pipeline.errors import UsageError
+from kb_pipeline.query.caller import ANONYMOUS, Caller
+from kb_pipeline.query.channels import CHANNELS, Channel, Channels, Found
+from kb_pipeline.query.citations import hit_of, sources_of
+from kb_pipeline.query.events import EventLog, event_of, record
+from kb_pipeline.query.fusion import K, Ranked, fuse, merge_equal
+from kb_pipeline.query.result import SearchResult
+from kb_pipeline.query.scope import Scope, VisibleBase, scope_of
+from kb_pipeline.query.tool import SearchTool, tool_for
+from kb_pipeline.query.trust import split_by_trust
+from kb_pipeline.stages.language import detect_language
+from kb_pipeline.stages.terms import query_terms
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from kb_pipeline.services.embedder import Embedder
+    from kb_pipeline.settings import Settings
+
+CANDIDATES = 50
+"""Passages each channel brings, at least."""
+MAX_TOP_K = 1_000
+_CACHED_VECTORS = 1_024
+
+
+class QueryCatalog(EventLog, Protocol):
+    """What a search asks the catalog."""
+
+    def visible(self, user_id: str | None, client_id: str | None, is_operator: bool = ...) -> Sequence[VisibleBase]: ...
+    def not_live(self, document_ids: Sequence[str]) -> set[str]: ...
+
+
+class Query:
+    """A home opened for searching. Safe to share between threads; nothing heavy is loaded before it is needed.
+
+    `catalog` and `embedder` are made on first use, in the background, once.
+    """
+
+    def __init__(
+        self, settings: "Settings", catalog: Callable[[], QueryCatalog], embedder: Callable[[], "Embedder"]
+    ) -> None:
+        self.settings = settings
+        self._pool = ThreadPoolExecutor(8, "kb-query")
+        self._writer = ThreadPoolExecutor(1, "kb-events")
+        self._catalog = self._pool.submit(catalog)
+        self._make_embedder = embedder
+        self._channels = Channels(settings.storage_root, self._pool)
+        self._vector = lru_cache(maxsize=_CACHED_VECTORS)(lambda text: self._embedder.result().embed_query(text))
+
+    def search(
+        self,
+        query: str,
+        *,
+        caller: Caller = ANONYMOUS,
+        kb_id: str | Sequence[str] | None = None,
+        top_k: int = 5,
+        modes: Sequence[Channel] | None = None,
+        explain: bool = False,
+    ) -> SearchResult:
+        """The best passages for a query among what the caller may see.
+
+        `kb_id` is an id or a name, several of them, or None for everything visible; `modes` the channels to use, by
+        default as the settings say. Without a caller only public knowledge bases are searched. Any string but an empty
+        one is a query.
+
+        Raises:
+            UsageError: empty query, `top_k` out of range, unknown mode.
+            NotVisible: a knowledge base is unknown or not the caller's.
+            SystemicError: no channel could answer.
+        """
+        result, row = self._answer(query, caller, kb_id, top_k, modes, explain)
+        record(self._writer, self._catalog.result(), row)
+        return result
+
+    def rank(
+        self, query: str, *, caller: Caller, kb_id: str, top_k: int, modes: Sequence[Channel]
+    ) -> SearchResult:
+        """As `search`, without leaving an event: for measuring."""
+        return self._answer(query, caller, kb_id, top_k, modes, False)[0]
+
+    def tool(self, caller: Caller) -> SearchTool:
+        """The agent tool `search_knowledge_base(query, kb_id="", top_k=5) -> str` for this caller."""
+        return tool_for(self, caller)
+
+    def close(self) -> None:
+        """Wait for events still being written, and end the threads."""
+        self._writer.shutdown()
+        self._pool.shutdown()
+
+    def __enter__(self) -> "Query":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _answer(
+        self,
+        query: str,
+        caller: Caller,
+        kb_id: str | Sequence[str] | None,
+        top_k: int,
+        modes: Sequence[Channel] | None,
+        explain: bool,
+    ) -> tuple[SearchResult, dict[str, Any]]:
+        start = time.perf_counter()
+        channels = self._checked(query, top_k, modes)
+        if "dense" in channels:
+            _ = self._embedder  # starts loading while the catalog is asked
+        catalog = self._catalog.result()
+        scope = scope_of(catalog.visible(caller.user_id, caller.client_id, caller.is_operator), kb_id)
+        text = _clean(query)
+        language = detect_language(text)
+        terms = query_terms(text, language)
+        found = self._find(scope, channels, text, terms, max(CANDIDATES, 2 * top_k))
+        ranked = self._ranked(text, language, found)
+        gone = catalog.not_live(sorted({document for each in ranked for document in _documents(each)}))
+        ranked = merge_equal([each for each in ranked if each.passage.document_id not in gone])[:top_k]
+        hits = tuple(hit_of(rank, each, terms) for rank, each in enumerate(ranked, start=1))
+        found.timings["total"] = (time.perf_counter() - start) * 1e3
+        result = SearchResult(
+            query=text if text.strip() else query,
+            event_id=f"e{uuid.uuid4().hex}",
+            hits=hits,
+            sources=sources_of(hits, scope.names),
+            timings={name: round(ms, 3) for name, ms in found.timings.items()},
+            notes=tuple(self._notes(query, text, scope, channels, found)),
+            explanation=_explanation(language, terms, found, ranked) if explain else None,
+        )
+        return result, event_of(result, caller, scope.kb_ids, top_k, self._settings_hash(channels), found)
+
+    def _checked(self, query: str, top_k: int, modes: Sequence[Channel] | None) -> tuple[Channel, ...]:
+        if not query:
+            raise UsageError(f"The query {query!r} is empty: say what to look for.")
+        if not 1 <= top_k <= MAX_TOP_K:
+            raise UsageError(f"top_k is {top_k}; it must be from 1 to {MAX_TOP_K}.")
+        if modes is None:
+            return CHANNELS if self.settings.hybrid_search_enabled else ("dense",)
+        if not modes or set(modes) - set(CHANNELS):
+            raise UsageError(f"Search modes are {', '.join(CHANNELS)}; got {', '.join(map(repr, modes)) or 'none'}.")
+        return tuple(name for name in CHANNELS if name in modes)
+
+    def _find(self, scope: Scope, channels: Sequence[Channel], text: str, terms: str, limit: int) -> Found:
+        if not text.strip() or not scope.tenants:
+            return Found(channels={name: [] for name in channels})
+        return self._channels.search(
+            scope,
+            channels,
+            terms,
+            embed=lambda: self._vector(text),
+            space_id=lambda: self._embedder.result().space.space_id,
+            limit=limit,
+        )
+
+    def _ranked(self, text: str, language: str, found: Found) -> list[Ranked]:
+        if len(found.channels) < 2:
+            return fuse(found.channels)
+        dense, sparse = found.channels["dense"], found.channels["sparse"]
+        trusted, behind = split_by_trust(text, language, dense, sparse, self._embedder.result().languages)
+        return fuse({"dense": trusted, "sparse": sparse}, behind)
+
+    def _notes(
+        self, query: str, text: str, scope: Scope, channels: Sequence[Channel], found: Found
+    ) -> Sequence[str]:
+        notes = [f"The {name} channel was skipped: {error}" for name, error in found.failed.items()]
+        if not text.strip():
+            notes.append(f"The query {query!r} holds nothing that can be searched.")
+        how = "only by their words" if "sparse" in channels else "not at all"
+        for space_id, kb_ids in sorted(found.foreign.items()):
+            names = ", ".join(sorted(scope.names[kb_id] for kb_id in kb_ids))
+            notes.append(
+                f"Passages of {names} are embedded by {_model(space_id)}, but {self.settings.embedding_model} is configured: "
+                f"they were searched {how}. `kb sync` re-embeds them."
+            )
+        return notes
+
+    def _settings_hash(self, channels: Sequence[Channel]) -> str:
+        model = self.settings.embedding_model
+        return ids.json_hash({"channels": list(channels), "model": model, "k": K, "candidates": CANDIDATES})
+
+    @cached_property
+    def _embedder(self) -> "Future[Embedder]":
+        return self._pool.submit(self._make_embedder)
+
+
+def open_query(home: "str | Path | None" = None) -> Query:
+    """Open a home for searching: `home`, else `KB_HOME`. Returns at once; catalog and model load in the background."""
+    from kb_pipeline.settings import Settings
+
+    settings = Settings() if home is None else Settings(kb_home=Path(home))
+
+    def catalog() -> QueryCatalog:
+        from kb_pipeline.storage.catalog import Catalog
+
+        return Catalog.open(settings)
+
+    def embedder() -> "Embedder":
+        from kb_pipeline.services.embedders import open_embedder
+
+        return open_embedder(settings, settings.kb_home / "models")
+
+    return Query(settings, catalog, embedder)
+
+
+def _clean(query: str) -> str:
+    """The query without what no text holds: NUL and lone surrogates."""
+    return query.replace("\x00", " ").encode("utf-8", "replace").decode("utf-8").strip("\u200b\u2060\ufeff \t\r\n")
+
+
+def _documents(ranked: Ranked) -> list[str]:
+    return [ranked.passage.document_id, *(passage.document_id for passage in ranked.also_in)]
+
+
+def _model(space_id: str) -> str:
+    """`<model slug>-<dims>-<hash>` as people know it: the model."""
+    return space_id.rsplit("-", 2)[0]
+
+
+def _explanation(language: str, terms: str, found: Found, ranked: Sequence[Ranked]) -> Mapping[str, Any]:
+    return {
+        "query_language": language,
+        "terms": terms.split(),
+        "channels": {
+            name: [{"chunk_id": p.chunk_id, "rank": rank, "score": p.score} for rank, p in enumerate(passages, start=1)]
+            for name, passages in found.channels.items()
+        },
+        "fused": [{"chunk_id": each.passage.chunk_id, "rrf": each.score, "ranks": each.ranks} for each in ranked],
+        "versions": found.versions,
+    }

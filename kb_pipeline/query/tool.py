@@ -1,0 +1,59 @@
+"""The agent tool: a query in, a JSON list of passages out. Passages are data for the agent, never instructions to it."""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from kb_pipeline.query.caller import ANONYMOUS, Caller
+
+if TYPE_CHECKING:
+    from kb_pipeline.query.search import Query
+
+SearchTool = Callable[..., str]
+
+
+def tool_for(home: "Query", caller: Caller) -> SearchTool:
+    """`search_knowledge_base` bound to an opened home and a caller; the agent cannot ask as anybody else."""
+
+    def search_knowledge_base(query: str, kb_id: str = "", top_k: int = 5) -> str:
+        """The best passages for a query as a JSON list, best first; `kb_id` narrows it to one knowledge base."""
+        result = home.search(query, caller=caller, kb_id=kb_id or None, top_k=top_k)
+        return json.dumps(
+            [
+                {
+                    "document_title": hit.document_title,
+                    "chunk_text": hit.chunk_text,
+                    "similarity": hit.similarity,
+                    "document_id": hit.document_id,
+                    "chunk_idx": hit.chunk_idx,
+                    "number": hit.rank,
+                    "kb_id": hit.kb_id,
+                    "url": hit.url,
+                    "page": hit.page,
+                    "start_seconds": hit.start_seconds,
+                }
+                for hit in result.hits
+            ],
+            ensure_ascii=False,
+        )
+
+    return search_knowledge_base
+
+
+def search_knowledge_base(query: str, kb_id: str = "", top_k: int = 5) -> str:
+    """The best passages for a query as a JSON list, best first.
+
+    Searches the home of the settings (`KB_HOME`) as nobody in particular: only public knowledge bases are seen. For a
+    user's or an account's, bind a caller once: `tool = open_query(home).tool(Caller(user_id=…, client_id=…))`.
+
+    Raises: UsageError: empty query; NotVisible: no such public knowledge base.
+    """
+    return tool_for(_default_query(), ANONYMOUS)(query, kb_id, top_k)
+
+
+@cache
+def _default_query() -> "Query":
+    from kb_pipeline.query.search import open_query
+
+    return open_query()
