@@ -84,8 +84,9 @@ def same_page(url: str | None) -> str:
 
 def shown(url: str) -> str:
     """The address as it may be printed: without user name, password and secret parameters, and not endless."""
-    text = "".join(c if c.isprintable() else "?" for c in url)
+    text = "".join(c if c.isprintable() else "\ufffd" for c in url)
     text = re.sub(r"^([a-zA-Z][\w+.-]*:)?[/\\]*[^/?#]*@", lambda m: f"{m[1] or ''}//", text)
+    text = re.sub(r"//[^/@]*:(?!\d+(?:[/?#]|$))[^@]*@", "//", text)  # a password with a slash in it
     text = re.sub(
         r"([?&;#])([^=&;#]+)=([^&;#]*)",
         lambda m: m[0] if not _SECRET.fullmatch(m[2]) else f"{m[1]}{m[2]}=***",

@@ -145,6 +145,8 @@ def _entry(raw: Any, feed_author: str, language: str) -> Entry:
         for m in raw.get("media_content", ())
     ]
     enclosures += [(str(m.get("url") or ""), "image/*") for m in raw.get("media_thumbnail", ())]
+    # Past feedparser's own `get`, which warns about the stand-in it gives for a missing time.
+    published, updated = dict.get(raw, "published_parsed"), dict.get(raw, "updated_parsed")
     return Entry(
         guid=str(raw.get("id") or "").strip(),
         link=link,
@@ -152,8 +154,8 @@ def _entry(raw: Any, feed_author: str, language: str) -> Entry:
         body=body,
         is_html=is_html,
         author=clean_title(str(raw.get("author") or feed_author)) or None,
-        published=_time(raw.get("published_parsed") or raw.get("updated_parsed")),
-        updated=_time(raw.get("updated_parsed") or raw.get("published_parsed")),
+        published=_time(published or updated),
+        updated=_time(updated or published),
         base=base or link,
         language=language,
         tags=tuple(str(tag.get("term")) for tag in raw.get("tags", ()) if tag.get("term"))[:50],

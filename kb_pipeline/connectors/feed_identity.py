@@ -71,7 +71,8 @@ def identify(entries: Sequence[Entry], not_ids: Iterable[str], memory: FeedMemor
     shared = memory.shared | _shared(traces) | _reused(traces, memory)
     ignores_guids = memory.ignores_guids or _guids_change(traces, memory, shared)
     ladder = _Ladder(memory, shared, ignores_guids)
-    keys = [ladder.by_guid(trace) for trace in traces]  # first, so that no weaker rung takes a document away
+    keys = [ladder.unchanged(trace) for trace in traces]  # strongest first, so that no weaker rung takes a document away
+    keys = [key or ladder.by_guid(trace) for key, trace in zip(keys, traces, strict=True)]
     named = [(key or ladder.id_of(trace, entry), trace, entry) for key, (trace, entry) in zip(keys, pairs, strict=True)]
     known = dict(memory.known)
     for key, trace, _ in named:
@@ -91,7 +92,9 @@ class _Ladder:
         self._ignores_guids = ignores_guids
         self._given: set[str] = set()
         self._by: dict[tuple[str, ...], list[str]] = {}
+        self._same: dict[_Trace, list[str]] = {}
         for key, trace in memory.known.items():
+            self._same.setdefault(trace, []).append(key)
             for rung in self._rungs(trace):
                 self._by.setdefault(rung, []).append(key)
 
@@ -109,6 +112,13 @@ class _Ladder:
         if not guid and not link:
             rungs.append(("text", trace.link, trace.title, trace.date))
         return rungs
+
+    def unchanged(self, trace: _Trace) -> str:
+        """The known document of which nothing changed that it is known by, "" if there is none."""
+        found = next((key for key in self._same.get(trace, ()) if key not in self._given), "")
+        if found:
+            self._given.add(found)
+        return found
 
     def by_guid(self, trace: _Trace) -> str:
         """The known document with this guid, "" if there is none."""

@@ -16,6 +16,7 @@ _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _REFERENCE = re.compile(r"&([A-Za-z_:][\w:.-]*);")
 _ENTITY = re.compile(r"<!ENTITY\s+(%\s+)?([^\s%]+)\s+(?:(SYSTEM|PUBLIC)\b|\"([^\"]*)\"|'([^']*)')", re.IGNORECASE)
 _OPAQUE = re.compile(r"(<!\[CDATA\[.*?\]\]>|<!--.*?-->)", re.DOTALL)
+_BARE_GUID = re.compile(r"<guid\b[^>]*>(?=\s*(?:<!\[CDATA\[)?\s*[^\s<>/]+\s*(?:\]\]>)?\s*</guid>)")
 _DECLARATION = re.compile(r"\A<\?xml\b[^>]*\?>")
 
 
@@ -60,6 +61,8 @@ def safe_xml(text: str, name: str) -> bytes:
 
     text = re.sub(r"<!\[CDATA\[\s*<!\[CDATA\[", "<![CDATA[", text)
     text = re.sub(r"\]\]>\s*\]\]>", "]]>", text)
+    # A guid counts as an address unless it says otherwise; one that is none would be resolved into one.
+    text = _BARE_GUID.sub('<guid isPermaLink="false">', text)
     pieces = _OPAQUE.split(text)
     for i in range(0, len(pieces), 2):
         piece = re.sub(r"&lt;!\[CDATA\[|\]\]&gt;", "", pieces[i])  # CDATA escaped once too often

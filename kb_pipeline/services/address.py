@@ -33,7 +33,7 @@ def is_public(address: IpAddress) -> bool:
             inner.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
         if any(found is not None and not is_public(found) for found in inner):
             return False
-        if address.ipv4_mapped is not None:
+        if address.ipv4_mapped is not None or address in _NAT64:
             return True
     if any(address.version == net.version and address in net for net in _DENIED):
         return False

@@ -179,7 +179,7 @@ class HttpClient:
         if not limits.cuts_instead_of_failing and declared.isdigit() and int(declared) > cap:
             raise _too_large(asked, cap)
         parts, total = [], 0
-        for part in _expanded(response, headers.get("content-encoding", "")):
+        for part in _expanded(response, headers.get("content-encoding", ""), shown(asked)):
             self._backend.deadline.cut(None)
             total += len(part)
             parts.append(part)
@@ -273,7 +273,7 @@ def _wait_s(state: tenacity.RetryCallState) -> float:
     return asked if asked is not None else 0.5 * 2 ** (state.attempt_number - 1) * random.uniform(0.75, 1.25)
 
 
-def _expanded(response: httpx.Response, encoding: str) -> Iterator[bytes]:
+def _expanded(response: httpx.Response, encoding: str, name: str) -> Iterator[bytes]:
     """The body in pieces of at most 64 KiB, whatever the ratio of its compression.
 
     Raises: Corrupt: damaged compression. Unsupported: a compression that was not asked for.
@@ -283,7 +283,7 @@ def _expanded(response: httpx.Response, encoding: str) -> Iterator[bytes]:
         yield from response.iter_raw()
         return
     if name not in ("gzip", "x-gzip", "deflate"):
-        raise Unsupported(f"the address {shown(str(response.url))} sends its answer compressed as {name!r}, unasked")
+        raise Unsupported(f"the address {name} sends its answer compressed as {name!r}, unasked")
     inflater: zlib._Decompress | None = None
     for part in response.iter_raw():
         if inflater is None:
@@ -294,7 +294,7 @@ def _expanded(response: httpx.Response, encoding: str) -> Iterator[bytes]:
                 yield inflater.decompress(part, 65_536)
                 part = inflater.unconsumed_tail
         except zlib.error as error:
-            raise Corrupt(f"the address {shown(str(response.url))} sends damaged compression") from error
+            raise Corrupt(f"the address {name} sends damaged compression") from error
     if inflater is not None:
         yield inflater.flush()
 
