@@ -49,7 +49,7 @@ def run_partitions(
         kb_id, source_id = ids.split_partition(key)
         try:
             source = store.catalog.source(kb_id, source_id)
-            run = StageRun(stage, recipe, store, source, context.run_id, progress)
+            run = StageRun(stage, recipe, store, source, context.run.run_id, progress)
             with store.working_on(source):
                 work(run)
         except (NotVisible, UnitFailure) as failure:

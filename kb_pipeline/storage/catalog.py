@@ -291,13 +291,13 @@ class Catalog:
             return connection.execute(kb_documents.update().where(here).values(status="pending")).rowcount
 
     def mark_ready(self, source: SourceRow, last_stage: str) -> int:
-        """Documents in a working status that the last stage has done are `ready`; returns how many."""
+        """Unfinished documents that the last stage has done are `ready`; returns how many."""
         table = kb_documents.c
         done = sa.select(ledger.c.unit).where(
             ledger.c.stage == last_stage, ledger.c.kb_id == source.kb_id, ledger.c.source_id == source.source_id,
             ledger.c.status == "done",
         )  # fmt: skip
-        here = sa.and_(table.kb_id == source.kb_id, table.source_id == source.source_id, table.status.in_(_WORKING))
+        here = sa.and_(table.kb_id == source.kb_id, table.source_id == source.source_id, table.status.in_((*_WORKING, "pending")))
         with self.engine.begin() as connection:
             ready = kb_documents.update().where(here, table.document_id.in_(done))
             return connection.execute(ready.values(status="ready", error_kind=None, error=None, updated_at=_now())).rowcount

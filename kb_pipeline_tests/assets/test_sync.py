@@ -1,0 +1,189 @@
+"""The sync assets end to end on real Dagster, Parquet, SQLite and LanceDB: what a sync brings, repeats and removes."""
+
+import json
+
+import pytest
+
+from kb_pipeline.settings import Settings
+from kb_pipeline.storage.store import Store
+
+
+def write(folder, **texts):
+    for name, text in texts.items():
+        (folder / f"{name}.md").write_text(text, encoding="utf-8")
+
+
+def test_a_folder_becomes_ready_documents_with_chunks_and_index_rows(home, folder):
+    write(folder, rope="# Rope\n\nCoil a wet rope loosely.", anchor="The anchor weighs forty kilograms.")
+    source = home.add(folder)
+    report = home.sync(source)
+    assert (report.status, report.new, report.failed, report.embedded) == ("ok", 2, 0, 2)
+    assert {name: row["status"] for name, row in home.documents().items()} == {"rope.md": "ready", "anchor.md": "ready"}
+    assert home.rows(source) == {"raw_items": 2, "documents": 2, "chunks": 2}
+    assert len(home.indexed()) == 2
+
+
+def test_a_second_sync_writes_nothing_at_all(home, folder):
+    write(folder, rope="Coil a wet rope loosely.", anchor="The anchor weighs forty kilograms.")
+    source = home.add(folder)
+    home.sync(source)
+    before = home.files()
+    report = home.sync(source)
+    assert (report.new, report.changed, report.unchanged, report.embedded) == (0, 0, 2, 0)
+    assert home.files() == before
+
+
+def test_an_edit_embeds_only_the_chunks_it_touched(home, folder):
+    paragraphs = [f"Paragraph {n} is about knot number {n}. " * 12 for n in range(12)]
+    write(folder, knots="\n\n".join(paragraphs), other="Another document stays as it is.")
+    source = home.add(folder)
+    first = home.sync(source)
+    paragraphs[-1] += "And this sentence is new."
+    write(folder, knots="\n\n".join(paragraphs))
+    report = home.sync(source)
+    assert first.embedded > 4
+    assert (report.changed, report.documents_embedded) == (1, 1)
+    assert 1 <= report.embedded <= 2
+    assert any("sentence is new" in text for _, text in home.indexed().values())
+
+
+def test_a_touched_file_with_equal_bytes_goes_no_further_than_its_bytes(home, folder):
+    write(folder, rope="Coil a wet rope loosely.")
+    source = home.add(folder)
+    home.sync(source)
+    before = home.store.ledger.data_version("raw_items", "k", source.source_id)
+    (folder / "rope.md").touch()
+    report = home.sync(source)
+    assert report.embedded == 0
+    assert home.store.ledger.data_version("raw_items", "k", source.source_id) == before
+    assert home.documents()["rope.md"]["status"] == "ready"
+
+
+def test_a_removed_file_leaves_no_row_and_comes_back_when_the_file_does(home, folder):
+    write(folder, rope="Coil a wet rope loosely.", anchor="The anchor weighs forty kilograms.")
+    source = home.add(folder)
+    home.sync(source)
+    (folder / "rope.md").unlink()
+    report = home.sync(source)
+    assert report.removed == 1 or report.removed >= 1
+    assert home.documents()["rope.md"]["status"] == "archived"
+    assert home.rows(source) == {"raw_items": 1, "documents": 1, "chunks": 1}
+    assert all("wet rope" not in text for _, text in home.indexed().values())
+    write(folder, rope="Coil a wet rope loosely.")
+    home.sync(source)
+    assert home.documents()["rope.md"]["status"] == "ready"
+    assert any("wet rope" in text for _, text in home.indexed().values())
+
+
+def test_a_broken_file_harms_no_other_and_is_read_again_when_it_is_mended(home, folder):
+    write(folder, rope="Coil a wet rope loosely.")
+    (folder / "broken.pdf").write_bytes(b"%PDF-1.7 nothing more")
+    (folder / "empty.txt").write_bytes(b"")
+    source = home.add(folder)
+    report = home.sync(source)
+    assert (report.status, report.failed) == ("ok", 2)
+    failed = home.documents("failed")
+    assert set(failed) == {"broken.pdf", "empty.txt"}
+    assert all(name in row["error"] for name, row in failed.items())
+    assert home.sync(source).failed == 0  # corrupt bytes are not tried again until they change
+    (folder / "empty.txt").write_text("Now it has a text about mooring.")
+    home.sync(source)
+    assert home.documents()["empty.txt"]["status"] == "ready"
+
+
+def test_a_file_that_becomes_unreadable_no_longer_answers_with_its_old_text(home, folder):
+    write(folder, page="The old text about lanterns.")
+    source = home.add(folder)
+    home.sync(source)
+    (folder / "page.md").write_bytes(b"")
+    home.sync(source)
+    assert home.documents()["page.md"]["status"] == "failed"
+    assert home.indexed() == {}
+
+
+def test_a_missing_folder_fails_the_run_and_retires_nothing(home, folder, tmp_path):
+    write(folder, rope="Coil a wet rope loosely.")
+    source = home.add(folder)
+    home.sync(source)
+    folder.rename(tmp_path / "elsewhere")
+    report = home.sync(source)
+    assert report.status == "failed"
+    assert "folder" in report.error
+    assert len(home.indexed()) == 1
+    assert home.store.catalog.source("k", source.source_id).status == "failed"
+
+
+def test_equal_bytes_are_two_documents_and_one_embedding(home, folder):
+    write(folder, a="The same words in both.", b="The same words in both.")
+    for name in "ab":
+        (folder / f"{name}.md").rename(folder / f"{name}.txt")
+    (folder / "a.txt").write_text("# Same\n\nThe same words in both.")
+    (folder / "b.txt").write_text("# Same\n\nThe same words in both.")
+    records = folder / "r.jsonl"
+    records.write_text(
+        "".join(json.dumps({"id": i, "title": "Same", "text": "The same words in both."}) + "\n" for i in ("1", "2"))
+    )
+    report = home.sync(home.add(records, "records"))
+    assert (report.new, report.embedded) == (2, 1)
+    assert len(home.indexed()) == 2
+
+
+def test_two_folders_with_a_file_of_one_name_are_two_documents(home, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "readme.md").write_text(f"This is folder {name} and nothing else.")
+        home.sync(home.add(tmp_path / name))
+    assert len(home.indexed()) == 2
+
+
+def test_other_chunk_sizes_and_models_make_exactly_the_later_stages_stale(home, folder, settings, request):
+    from kb_pipeline.automation.run import open_syncer
+    from kb_pipeline_tests.assets.conftest import Home, SilentProgress
+
+    write(folder, long="\n\n".join(f"Sentence number {n} about the harbour wall and its stones." for n in range(60)))
+    source = home.add(folder)
+    home.sync(source)
+    raw = home.store.ledger.data_version("documents", "k", source.source_id)
+    before = set(home.indexed())
+    changed = Settings(**{**settings.model_dump(), "chunk_size": 300, "chunk_overlap": 50, "embedding_model": "fake:other:16"})
+    store = Store(changed)
+    with open_syncer(store, SilentProgress()) as syncer:
+        other = Home(store, syncer)
+        report = other.sync(source)
+        assert report.new == report.changed == 0
+        assert report.embedded > len(before)
+        assert store.ledger.data_version("documents", "k", source.source_id) == raw
+        assert [index.statistics().rows for index in other.index() if index.statistics().rows] == [report.embedded]
+    store.catalog.engine.dispose()
+
+
+def test_a_run_that_died_leaves_its_documents_pending_and_the_next_sync_finishes_them(home, folder):
+    write(folder, rope="Coil a wet rope loosely.")
+    source = home.add(folder)
+    home.sync(source)
+    document = home.documents()["rope.md"]["document_id"]
+    home.store.catalog.set_status([document], "chunking", "dead-run")
+    row = home.store.catalog.source("k", source.source_id)
+    with home.store.working_on(row):
+        assert home.store.release_orphans(row) == 0  # a living run keeps its documents
+    assert home.store.release_orphans(row) == 1
+    assert home.documents()["rope.md"]["status"] == "pending"
+    home.sync(source)
+    assert home.documents()["rope.md"]["status"] == "ready"
+
+
+@pytest.mark.parametrize("batch", [1, 3, 1000])
+def test_batch_size_changes_neither_ids_nor_rows(home, folder, batch, settings, tmp_path):
+    from kb_pipeline.automation.run import open_syncer
+    from kb_pipeline_tests.assets.conftest import Home, SilentProgress
+
+    write(folder, **{f"doc{n}": f"Document {n} speaks of buoy {n}." for n in range(5)})
+    home.sync(home.add(folder))
+    store = Store(Settings(**{**settings.model_dump(), "kb_home": tmp_path / "other", "batch_documents": batch}))
+    store.initialise()
+    store.catalog.create_knowledge_base("k")
+    with open_syncer(store, SilentProgress()) as syncer:
+        other = Home(store, syncer)
+        other.sync(other.add(folder))
+        assert other.indexed() == home.indexed()
+    store.catalog.engine.dispose()
