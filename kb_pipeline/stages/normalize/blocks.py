@@ -66,7 +66,7 @@ class Blocks:
 
     def table(self, rows: Sequence[Row]) -> None:
         """Append a table, one line a row, cells parted by ` | `; the header is repeated over every group of rows."""
-        lines = [_line(cells) for row in rows if any(cells := [" ".join(clean(cell).split()) for cell in row])]
+        lines = [_line(cells) for row in rows if any(cells := [" ".join(cell.split()) for cell in row])]
         if not lines:
             return
         header = lines[0] if _is_header(rows, len(lines)) else ""

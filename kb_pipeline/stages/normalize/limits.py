@@ -74,7 +74,7 @@ class Archive:
         self._check(limits)
 
     def _check(self, limits: ParseLimits) -> None:
-        expanded = sum(member.file_size for member in self._members)
+        expanded = self.expanded_bytes
         packed = max(1, sum(member.compress_size for member in self._members))
         if len(self._members) > limits.max_members:
             raise TooLarge(f"{self._name}: too large, {len(self._members):,} members (at most {limits.max_members:,})")
@@ -92,6 +92,11 @@ class Archive:
     def names(self) -> list[str]:
         """Member names in archive order, folders left out."""
         return [member.filename for member in self._members]
+
+    @property
+    def expanded_bytes(self) -> int:
+        """Size of all members unpacked, as the directory says."""
+        return sum(member.file_size for member in self._members)
 
     def read(self, member: str) -> bytes:
         """The bytes of a member; what it says of its size is not believed.

@@ -15,6 +15,8 @@ from kb_pipeline.stages.normalize.limits import ParseLimits, stream_of
 from kb_pipeline.stages.normalize.markup import add_html
 from kb_pipeline.stages.normalize.text import decode
 
+_MOST_HEADER_CHARS = 10_000
+"""Decoding takes quadratic time, and no person reads further."""
 _SHOWN = ("From", "To", "Cc", "Date")
 
 
@@ -42,7 +44,7 @@ def header(message: email.message.Message, field: str) -> str:
     value = message.get(field)
     if value is None:
         return ""
-    raw = str(value)
+    raw = str(value)[:_MOST_HEADER_CHARS]
     unfolded = " ".join(raw.encode("utf-8", "surrogateescape").decode("utf-8", "replace").split())
     pieces: list[str] = []
     try:
@@ -113,7 +115,7 @@ def _add_body(blocks: Blocks, part: email.message.Message) -> None:
 
 
 def _file_name(part: email.message.Message) -> str:
-    found = part.get_filename() or ""
+    found = (part.get_filename() or "")[:_MOST_HEADER_CHARS]
     try:
         pieces = decode_header(found)
     except (ValueError, email.errors.HeaderParseError):

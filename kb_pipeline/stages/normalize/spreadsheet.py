@@ -9,7 +9,7 @@ from kb_pipeline.stages.normalize.blocks import Blocks
 from kb_pipeline.stages.normalize.limits import Archive, ParseLimits, stream_of
 
 _STREAMED_BYTES = 20_000_000
-"""Sheets above this size are read as a stream, which leaves comments out."""
+"""Workbooks that unpack to more are read as a stream, in half the time and little memory, but without comments."""
 
 
 def read_xlsx(content: bytes, name: str, limits: ParseLimits, depth: int) -> Blocks:
@@ -18,7 +18,7 @@ def read_xlsx(content: bytes, name: str, limits: ParseLimits, depth: int) -> Blo
 
     archive = Archive(content, name, limits)
     archive.refuse_definitions()
-    is_large = len(content) > _STREAMED_BYTES // 5
+    is_large = archive.expanded_bytes > _STREAMED_BYTES
     workbook = openpyxl.load_workbook(stream_of(content), data_only=True, read_only=is_large)
     try:
         _check_sheets(name, len(workbook.worksheets), limits)

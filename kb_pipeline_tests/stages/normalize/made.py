@@ -118,7 +118,8 @@ def odt(body: str) -> bytes:
         f'xmlns:{short}="urn:oasis:names:tc:opendocument:xmlns:{part}:1.0"'
         for short, part in (("office", "office"), ("text", "text"), ("table", "table"), ("draw", "drawing"))
     )
-    content = f"<office:document-content {names}><office:body><office:text>{body}</office:text></office:body></office:document-content>"
-    return zipped(
-        {"mimetype": "application/vnd.oasis.opendocument.text", "content.xml": content, "META-INF/manifest.xml": "<m/>"}
-    )
+    inner = f"<office:body><office:text>{body}</office:text></office:body>"
+    content = f"<office:document-content {names}>{inner}</office:document-content>"
+    manifest = "<m/>"
+    mimetype = "application/vnd.oasis.opendocument.text"
+    return zipped({"mimetype": mimetype, "content.xml": content, "META-INF/manifest.xml": manifest})
