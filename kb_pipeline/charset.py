@@ -1,4 +1,4 @@
-"""Bytes to text when the declared charset may be missing or wrong. Pure; what is declared where is the caller's business."""
+"""Bytes to text when the declared charset may be missing or wrong. Pure; who declared it is the caller's business."""
 
 import codecs
 import re

@@ -1,4 +1,7 @@
-"""What a feed says, format aside: parses RSS, RDF and Atom into entries. JSON Feed is in `jsonfeed`, identity in `feed_identity`."""
+"""What a feed says, format aside: RSS, RDF and Atom as entries.
+
+JSON Feed is in `jsonfeed`, which entry is which document in `feed_identity`.
+"""
 
 import calendar
 import html
@@ -13,10 +16,14 @@ from kb_pipeline.ids import sha256_hex
 from kb_pipeline.records import Json
 from kb_pipeline.urls import same_page
 
-_TITLE_TAG = re.compile(r"</?(?:b|i|em|strong|a|span|br|sub|sup|u|small|big|tt|cite|font|img|p|mark|wbr)(?:\s[^<>]*)?/?>", re.IGNORECASE)
+_TITLE_TAG = re.compile(
+    r"</?(?:b|i|em|strong|a|span|br|sub|sup|u|small|big|tt|cite|font|img|p|mark|wbr)(?:\s[^<>]*)?/?>", re.IGNORECASE
+)
 _TEASER_END = re.compile(
-    r"(?:…|\.\.\.|\[…\]|\[\.\.\.\]|(?:read|see|view|learn)\s+(?:more|on|the\s+(?:full|rest|whole)[\w\s]{0,30})|continue\s+reading.{0,120}"
-    r"|keep\s+reading.{0,60}|full\s+(?:story|article|post)|weiterlesen|mehr\s+lesen|lire\s+la\s+suite.{0,60}|leer\s+m[áa]s|seguir\s+leyendo"
+    r"(?:…|\.\.\.|\[…\]|\[\.\.\.\]|(?:read|see|view|learn)\s+(?:more|on|the\s+(?:full|rest|whole)[\w\s]{0,30})"
+    r"|continue\s+reading.{0,120}"
+    r"|keep\s+reading.{0,60}|full\s+(?:story|article|post)|weiterlesen|mehr\s+lesen|lire\s+la\s+suite.{0,60}"
+    r"|leer\s+m[áa]s|seguir\s+leyendo"
     r"|続きを読む|阅读全文|繼續閱讀|читать\s+(?:далее|полностью))\s*[.…»›→>\]]*\s*\Z",
     re.IGNORECASE,
 )
@@ -55,7 +62,11 @@ class Entry:
     @property
     def plain(self) -> str:
         """The body's words, roughly: for comparing and hashing, not for reading."""
-        text = re.sub(r"<(script|style)\b.*?</\1\s*>|<!--.*?-->", " ", self.body, flags=re.IGNORECASE | re.DOTALL) if self.is_html else self.body
+        text = (
+            re.sub(r"<(script|style)\b.*?</\1\s*>|<!--.*?-->", " ", self.body, flags=re.IGNORECASE | re.DOTALL)
+            if self.is_html
+            else self.body
+        )
         text = html.unescape(re.sub(r"<[^<>]*>", " ", text)) if self.is_html else text
         return re.sub(r"\s+", " ", text).strip()
 
@@ -72,10 +83,17 @@ class Entry:
     @property
     def version(self) -> str:
         """Hash of what a reader sees: not of dates, counters, markup or tracking."""
-        links = sorted({same_page(found) for found in re.findall(r"(?:href|src)\s*=\s*[\"'](https?:[^\"']+)", self.body, re.IGNORECASE)})
+        links = sorted(
+            {
+                same_page(found)
+                for found in re.findall(r"(?:href|src)\s*=\s*[\"'](https?:[^\"']+)", self.body, re.IGNORECASE)
+            }
+        )
         media = sorted(same_page(url) for url, _ in self.enclosures)
         title, author = self.title, self.author or ""
-        return sha256_hex(title, self.plain, same_page(self.link), author, *(without_query(u) for u in links), *media)[:32]
+        return sha256_hex(title, self.plain, same_page(self.link), author, *(without_query(u) for u in links), *media)[
+            :32
+        ]
 
     def as_json(self) -> Json:
         """For an item's locator and the raw bytes."""
@@ -106,13 +124,15 @@ def parse_xml(data: bytes, address: str) -> Feed | None:
     Args:
         address: where the feed was read; the outermost base of relative addresses.
     """
-    import feedparser  # type: ignore[import-untyped]  # slow to import
+    import feedparser  # slow to import
 
     headers = {"content-type": "application/xml; charset=utf-8", "content-location": address}
     # A stream and never the bytes: feedparser opens strings and bytes that name a file.
-    found = feedparser.parse(io.BytesIO(data), response_headers=headers, sanitize_html=False, resolve_relative_uris=True)
+    found = feedparser.parse(
+        io.BytesIO(data), response_headers=headers, sanitize_html=False, resolve_relative_uris=True
+    )
     is_broken = bool(found.get("bozo")) and not found.entries
-    if not found.get("version") and not found.entries or is_broken and not _is_whole(data):
+    if (not found.get("version") and not found.entries) or (is_broken and not _is_whole(data)):
         return None
     about = found.get("feed", {})
     language = str(about.get("language") or "")
@@ -171,7 +191,9 @@ def _body(raw: Any) -> tuple[str, bool, str, bool]:
     candidates.append((summary, False))
     best, is_full = max(candidates, key=lambda pair: len(str(pair[0].get("value") or "")))
     value, kind = str(best.get("value") or ""), str(best.get("type") or "")
-    is_html = "html" in kind or bool(re.search(r"<(?:p|br|div|a|img|ul|ol|h[1-6]|b|i|em|strong|span|table)\b[^<>]*>|&#?\w+;", value, re.IGNORECASE))
+    is_html = "html" in kind or bool(
+        re.search(r"<(?:p|br|div|a|img|ul|ol|h[1-6]|b|i|em|strong|span|table)\b[^<>]*>|&#?\w+;", value, re.IGNORECASE)
+    )
     return value, is_html, str(best.get("base") or ""), is_full
 
 

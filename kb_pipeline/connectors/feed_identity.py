@@ -1,7 +1,7 @@
 """Which entry is which document: the ladder guid → link → title and date, learned from the feed's content and its past.
 
-A rung counts only where the feed makes it one: a guid or link that several entries share names none of them, a guid that
-changes at every listing is passed over, and an entry known under one rung keeps its document when another rung changes.
+A rung counts only where the feed makes it one: a guid or link that several entries share names none of them, a guid
+that changes at every listing is passed over, and an entry known under one rung keeps its document when another changes.
 """
 
 from collections import Counter
@@ -59,7 +59,9 @@ class FeedMemory:
         return {"known": known, "shared": sorted(self.shared), "ignores_guids": self.ignores_guids}
 
 
-def identify(entries: Sequence[Entry], not_ids: Iterable[str], memory: FeedMemory) -> tuple[list[tuple[str, Entry]], FeedMemory]:
+def identify(
+    entries: Sequence[Entry], not_ids: Iterable[str], memory: FeedMemory
+) -> tuple[list[tuple[str, Entry]], FeedMemory]:
     """(external id, entry) for each distinct entry in the feed's order, and the memory for the next listing.
 
     Args:
@@ -71,7 +73,9 @@ def identify(entries: Sequence[Entry], not_ids: Iterable[str], memory: FeedMemor
     shared = memory.shared | _shared(traces) | _reused(traces, memory)
     ignores_guids = memory.ignores_guids or _guids_change(traces, memory, shared)
     ladder = _Ladder(memory, shared, ignores_guids)
-    keys = [ladder.unchanged(trace) for trace in traces]  # strongest first, so that no weaker rung takes a document away
+    keys = [
+        ladder.unchanged(trace) for trace in traces
+    ]  # strongest first, so that no weaker rung takes a document away
     keys = [key or ladder.by_guid(trace) for key, trace in zip(keys, traces, strict=True)]
     named = [(key or ladder.id_of(trace, entry), trace, entry) for key, (trace, entry) in zip(keys, pairs, strict=True)]
     known = dict(memory.known)
@@ -144,15 +148,22 @@ class _Ladder:
         return ""
 
     def _may_be(self, key: str, trace: _Trace, rung: str) -> bool:
-        """False where the same link and title carry two guids that are both in use, or an old entry only shares a link."""
+        """False where a link is all that an entry without guid has in common with a known one that has a guid."""
         before = self._memory.known[key]
         if rung == "link":
-            return not before.guid or self._ignores_guids or "g" + before.guid in self._shared or before.title == trace.title
+            return (
+                not before.guid
+                or self._ignores_guids
+                or "g" + before.guid in self._shared
+                or before.title == trace.title
+            )
         return True
 
     def _new_id(self, rungs: list[tuple[str, ...]], trace: _Trace, entry: Entry) -> str:
         kinds = [rung[0] for rung in rungs]
-        fallback = "entry:" + sha256_hex(trace.link, trace.title, trace.date, "" if entry.published else entry.plain)[:32]
+        fallback = (
+            "entry:" + sha256_hex(trace.link, trace.title, trace.date, "" if entry.published else entry.plain)[:32]
+        )
         names = [entry.guid] if "guid" in kinds else []
         names += [same_page(entry.link)] if "link" in kinds else []
         taken = self._given | self._memory.known.keys()
@@ -210,6 +221,8 @@ def _reused(traces: list[_Trace], memory: FeedMemory) -> set[str]:
 
 def _guids_change(traces: list[_Trace], memory: FeedMemory, shared: set[str]) -> bool:
     """True where entries known by link and title all come with new guids, at least two of them."""
-    before = {(t.link, t.title): t.guid for t in memory.known.values() if t.guid and t.link and "l" + t.link not in shared}
+    before = {
+        (t.link, t.title): t.guid for t in memory.known.values() if t.guid and t.link and "l" + t.link not in shared
+    }
     again = [(trace.guid, before[trace.link, trace.title]) for trace in traces if (trace.link, trace.title) in before]
     return len(again) >= 2 and all(new and new != old for new, old in again)

@@ -32,7 +32,9 @@ def feed_text(data: bytes, content_type: str | None) -> str:
 def root_name(text: str) -> str:
     """Local name of the first element, lower case; "" where there is none."""
     body = re.sub(r"<!--.*?(-->|\Z)|<\?.*?(\?>|\Z)", "", text[:20_000], flags=re.DOTALL)
-    found = re.search(r"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*)", re.sub(r"<!DOCTYPE\s+[\w:.-]+", "", body, flags=re.IGNORECASE))
+    found = re.search(
+        r"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_][\w.-]*)", re.sub(r"<!DOCTYPE\s+[\w:.-]+", "", body, flags=re.IGNORECASE)
+    )
     return found[1].lower() if found else ""
 
 
@@ -52,7 +54,9 @@ def safe_xml(text: str, name: str) -> bytes:
         if known in declared:
             budget[0] -= len(declared[known])
             if budget[0] < 0:
-                raise Corrupt(f"{name} declares entities that expand to more than {MAX_EXPANSION:,} characters; it was refused")
+                raise Corrupt(
+                    f"{name} declares entities that expand to more than {MAX_EXPANSION:,} characters; it was refused"
+                )
             return declared[known]
         if known in _XML_OWN:
             return match[0]

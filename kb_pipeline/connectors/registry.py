@@ -42,7 +42,9 @@ class Registry:
             if connector.detect(source_input):
                 return connector
         what = "; ".join(f"{connector.understands} ({connector.name})" for connector in self._connectors)
-        raise UsageError(f"unknown source: the address or path {shown(source_input.strip())!r} is nothing understood here: {what}")
+        raise UsageError(
+            f"unknown source: the address or path {shown(source_input.strip())!r} is nothing understood here: {what}"
+        )
 
 
 def build_registry(http: Http, settings: Settings) -> Registry:

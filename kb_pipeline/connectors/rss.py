@@ -31,7 +31,8 @@ ACCEPT = (
 )
 MAX_FEED_BYTES = 10_000_000
 _FEED_PATH = re.compile(
-    r"/(?:feeds?|rss|atom|rdf)(?:/|$|\.)|\.(?:rss|atom|rdf|xml)$|/(?:feed|rss|atom|index)\.(?:json|xml)$|/feed$|/videos\.xml$", re.IGNORECASE
+    r"/(?:feeds?|rss|atom|rdf)(?:/|$|\.)|\.(?:rss|atom|rdf|xml)$|/(?:feed|rss|atom|index)\.(?:json|xml)$|/feed$|/videos\.xml$",
+    re.IGNORECASE,
 )
 _FEED_QUERY = re.compile(r"(?:^|&)(?:feed|alt|format|type|output)=(?:rss2?|atom|feed|rdf)(?:&|$)", re.IGNORECASE)
 _LINK_TAG = re.compile(r"<link\b[^>]{0,2000}>", re.IGNORECASE)
@@ -55,14 +56,20 @@ class RssConnector:
         except ValueError:
             return False
         host = parts.hostname or ""
-        return bool(host.startswith(("feeds.", "rss.", "feed.")) or _FEED_PATH.search(parts.path) or _FEED_QUERY.search(parts.query))
+        return bool(
+            host.startswith(("feeds.", "rss.", "feed."))
+            or _FEED_PATH.search(parts.path)
+            or _FEED_QUERY.search(parts.query)
+        )
 
     def canonical(self, source_input: str) -> str:
         """The normalised address. Raises: UsageError: not a web address."""
         try:
             return canonical_url(source_input)
         except ValueError as error:
-            raise UsageError(f"the address {shown(source_input.strip())} {error}; a feed has an http(s) address") from None
+            raise UsageError(
+                f"the address {shown(source_input.strip())} {error}; a feed has an http(s) address"
+            ) from None
 
     def list_items(self, source: Source, state: Json) -> Listing:
         """The entries now in the feed; `is_unchanged` where the server says so."""
@@ -75,7 +82,9 @@ class RssConnector:
                 address, answer, feed = self._discovered(source, state, answer)
         except MemoryError:
             raise TooLarge(f"the feed {shown(source.input)} needs too much memory to be read") from None
-        pairs, memory = identify(feed.entries, (source.input, answer.url, feed.home), FeedMemory.from_json(state.get("memory", {})))
+        pairs, memory = identify(
+            feed.entries, (source.input, answer.url, feed.home), FeedMemory.from_json(state.get("memory", {}))
+        )
         kept = {
             "url": answer.moved_to or address,
             "etag": answer.headers.get("etag", ""),
@@ -125,10 +134,14 @@ class RssConnector:
         if not _is_page(text):
             raise Corrupt(f"{name} is not readable: the answer is {_what(text)}, not RSS, Atom, RDF or JSON Feed")
         if state.get("is_feed"):
-            raise Blocked(f"{name} answered with a web page (a login or block page?) instead of a feed; nothing was changed")
+            raise Blocked(
+                f"{name} answered with a web page (a login or block page?) instead of a feed; nothing was changed"
+            )
         found = _named_feed(text, answer.url)
         if not found:
-            raise Unsupported(f"{name} is a web page, not a feed, and names no feed; add it with --type url, or give the feed's address")
+            raise Unsupported(
+                f"{name} is a web page, not a feed, and names no feed; add it with --type url or give the feed itself"
+            )
         second = self._http.get(found, headers={"Accept": ACCEPT})
         feed = _parse(second)
         if feed is None:

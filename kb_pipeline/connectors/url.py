@@ -67,7 +67,9 @@ class UrlConnector:
         try:
             return canonical_url(source_input)
         except ValueError as error:
-            raise UsageError(f"the address {shown(source_input.strip())} {error}; a page has an http(s) address") from None
+            raise UsageError(
+                f"the address {shown(source_input.strip())} {error}; a page has an http(s) address"
+            ) from None
 
     def list_items(self, source: Source, state: Json) -> Listing:
         """The one page; reads it, unless the server says that it is the same, and holds the body for `fetch`."""
@@ -137,7 +139,7 @@ def _suffix(answer: HttpResponse) -> str:
     by_magic = next((suffix for magic, suffix in _MAGIC if answer.content.startswith(magic)), "")
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     by_name = PurePosixPath(unquote(urlsplit(answer.url).path)).suffix.lower().lstrip(".")
-    if by_magic or kind in _SUFFIX_OF_TYPE and not (kind == "text/plain" and by_name):
+    if by_magic or (kind in _SUFFIX_OF_TYPE and not (kind == "text/plain" and by_name)):
         return by_magic or _SUFFIX_OF_TYPE[kind]
     return by_name if re.fullmatch(r"[a-z0-9]{1,8}", by_name) else "txt" if kind.startswith("text/") else "bin"
 

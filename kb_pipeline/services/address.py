@@ -1,6 +1,6 @@
 """Which addresses may be connected to, and the connecting: a name is resolved, judged and pinned in one step.
 
-The check sits where the socket is opened, so no later resolution (DNS rebinding), redirect or odd spelling gets around it.
+The check sits where the socket is opened, so no later resolution (DNS rebinding), redirect or odd spelling gets around.
 """
 
 import ipaddress
@@ -78,7 +78,9 @@ def parse_routes(text: str) -> dict[str, tuple[str, int]]:
         name, _, target = entry.partition("=")
         host, _, port = target.rpartition(":")
         if not name or not host or not port.isdigit():
-            raise UsageError(f"HTTP_ROUTE: {entry!r} is not name=host:port; write for instance intranet.example=10.0.0.5:8080")
+            raise UsageError(
+                f"HTTP_ROUTE: {entry!r} is not name=host:port; write for instance intranet.example=10.0.0.5:8080"
+            )
         routes[name.strip().lower()] = (host.strip(), int(port))
     return routes
 
@@ -139,7 +141,9 @@ class GuardedBackend(httpcore.NetworkBackend):
         for address in addresses:
             if not self._allow.covers(host, port, address) and not is_public(address):
                 name = host if host == str(address) else f"{host} ({address})"
-                raise Blocked(f"{name} is not on the public internet; add {host}:{port} to HTTP_ALLOW if it may be read")
+                raise Blocked(
+                    f"{name} is not on the public internet; add {host}:{port} to HTTP_ALLOW if it may be read"
+                )
         return addresses
 
 

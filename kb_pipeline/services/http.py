@@ -31,7 +31,9 @@ LONGEST_RETRY_AFTER_S = 20.0
 _REDIRECTS = {301, 302, 303, 307, 308}
 _PERMANENT = {301, 308}
 _RETRIED = {408, 425, 429, 500, 502, 503, 504}
-_FILE_TYPES = re.compile(r"(image|audio|video|font)/|application/(?!(xhtml|xml|json|rss|atom|rdf|javascript)\b|.*\+(xml|json))")
+_FILE_TYPES = re.compile(
+    r"(image|audio|video|font)/|application/(?!(xhtml|xml|json|rss|atom|rdf|javascript)\b|.*\+(xml|json))"
+)
 _SENT_ONLY_HOME = {"authorization", "cookie", "x-api-key"}
 
 
@@ -160,10 +162,14 @@ class HttpClient:
             try:
                 found = {name.lower(): value for name, value in response.headers.items()}
                 if response.status_code in _REDIRECTS and found.get("location"):
-                    return HttpResponse(status=response.status_code, url=here, moved_to=None, headers=found, content=b"")
+                    return HttpResponse(
+                        status=response.status_code, url=here, moved_to=None, headers=found, content=b""
+                    )
                 _raise_for_status(response.status_code, found, asked, here, is_conditional=_is_conditional(headers))
                 content = b"" if response.status_code == 304 else self._body(response, found, asked, limits)
-                return HttpResponse(status=response.status_code, url=here, moved_to=None, headers=found, content=content)
+                return HttpResponse(
+                    status=response.status_code, url=here, moved_to=None, headers=found, content=content
+                )
             finally:
                 response.close()
 
@@ -270,7 +276,7 @@ def _retry_after_s(value: str) -> float | None:
 def _wait_s(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     asked = error.failure.retry_after_s if isinstance(error, _TryAgain) else None
-    return asked if asked is not None else 0.5 * 2 ** (state.attempt_number - 1) * random.uniform(0.75, 1.25)
+    return asked if asked is not None else 0.5 * 2 ** (state.attempt_number - 1) * random.uniform(0.75, 1.25)  # noqa: S311 - spreads load, hides nothing
 
 
 def _expanded(response: httpx.Response, encoding: str, name: str) -> Iterator[bytes]:
@@ -301,5 +307,5 @@ def _expanded(response: httpx.Response, encoding: str, name: str) -> Iterator[by
 
 def _too_large(asked: str, cap: int) -> UnitFailure:
     return TooLarge(
-        f"the address {shown(asked)} sends more than {cap:,} bytes; HTTP_MAX_PAGE_BYTES and HTTP_MAX_BYTES are the limits"
+        f"the address {shown(asked)} sends more than {cap:,} bytes, the limit of HTTP_MAX_PAGE_BYTES or HTTP_MAX_BYTES"
     )

@@ -1,6 +1,6 @@
 """robots.txt: who may be asked for what. Fetched once per origin, kept for a day.
 
-A 4xx or a refused redirect means that there are no rules; a 5xx or a time-out means not now (RFC 9309), remembered briefly.
+A 4xx or a refused redirect means that there are no rules; a 5xx or a time-out means not now (RFC 9309), kept briefly.
 """
 
 from collections import OrderedDict

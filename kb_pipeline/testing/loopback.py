@@ -1,8 +1,8 @@
 """A loopback web server with scripted answers per absolute URL: the outside world of tests, cases and the demo.
 
-    with Loopback() as stub:
-        stub.serve("https://harbour.example/feed.xml", body=b"<rss…", content_type="application/rss+xml")
-        settings = Settings(http_route=stub.route, http_host_interval_s=0)
+with Loopback() as stub:
+    stub.serve("https://harbour.example/feed.xml", body=b"<rss…", content_type="application/rss+xml")
+    settings = Settings(http_route=stub.route, http_host_interval_s=0)
 """
 
 import time
@@ -20,7 +20,7 @@ _ENDLESS_PIECE = b"<p>x</p>\n" * 1_000
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a client asked: `url` as it was served (host and path; the scheme is not seen), header names in lower case."""
+    """What a client asked; the scheme is not seen, header names are in lower case."""
 
     method: str
     host: str
@@ -66,7 +66,9 @@ class Loopback:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     @property
@@ -79,7 +81,11 @@ class Loopback:
         """For `settings.http_route`: every `.example` and `.test` name, and whatever else is served by now."""
         with self._lock:
             served = {host for host, _ in (*self._answers, *self._any_query)}
-        names = ["*.example", "*.test", *sorted(h for h in served if ":" not in h and not h.endswith((".example", ".test")))]
+        names = [
+            "*.example",
+            "*.test",
+            *sorted(h for h in served if ":" not in h and not h.endswith((".example", ".test"))),
+        ]
         return ",".join(f"{name}=127.0.0.1:{self.port}" for name in names)
 
     @property
@@ -116,7 +122,9 @@ class Loopback:
     ) -> None:
         """Answers this address so from now on; replaces what it answered before."""
         content = file.read_bytes() if file else body.encode() if isinstance(body, str) else body
-        answer = Answer(content, status, dict(headers or {}), content_type, endless, delay_s, drip_s, etag, last_modified)
+        answer = Answer(
+            content, status, dict(headers or {}), content_type, endless, delay_s, drip_s, etag, last_modified
+        )
         self._put(url, [answer], ignore_query)
 
     def serve_in_turn(self, url: str, answers: Sequence[Answer]) -> None:

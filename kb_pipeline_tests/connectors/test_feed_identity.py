@@ -12,7 +12,9 @@ HOME = "https://a.example/"
 
 
 def an_entry(title: str = "T", guid: str = "", link: str = "", body: str = "text", date: str = "") -> Entry:
-    return Entry(guid=guid, link=link, title=title, body=body, is_html=False, published=date or None, updated=date or None)
+    return Entry(
+        guid=guid, link=link, title=title, body=body, is_html=False, published=date or None, updated=date or None
+    )
 
 
 def ids(entries: Sequence[Entry], memory: FeedMemory) -> tuple[list[str], FeedMemory]:
@@ -42,7 +44,8 @@ def test_a_guid_found_to_be_shared_later_leaves_the_first_document_alone() -> No
     two = an_entry("Two", "g", "https://a.example/2", date="2025-01-02")
     first, memory = ids([one], fresh())
     both, memory = ids([two, one], memory)
-    assert both[1] == first[0] and both[0] != first[0]
+    assert both[1] == first[0]
+    assert both[0] != first[0]
     assert ids([two], memory)[0] == [both[0]]
 
 
@@ -53,13 +56,19 @@ def test_a_guid_reused_for_the_next_post_names_neither() -> None:
 
 
 def test_without_guids_a_link_of_its_own_names_the_entry_through_edits() -> None:
-    first, memory = ids([an_entry("A", link="https://a.example/1?utm_source=x"), an_entry("B", link="https://a.example/2")], fresh())
-    again, _ = ids([an_entry("A, corrected", link="https://a.example/1"), an_entry("B", link="https://a.example/2")], memory)
+    first, memory = ids(
+        [an_entry("A", link="https://a.example/1?utm_source=x"), an_entry("B", link="https://a.example/2")], fresh()
+    )
+    again, _ = ids(
+        [an_entry("A, corrected", link="https://a.example/1"), an_entry("B", link="https://a.example/2")], memory
+    )
     assert first == again
 
 
 def test_without_guids_a_shared_link_names_none() -> None:
-    entries = [an_entry(f"Gate {c}", link="https://a.example/status", date=f"2025-01-0{i + 1}") for i, c in enumerate("ABC")]
+    entries = [
+        an_entry(f"Gate {c}", link="https://a.example/status", date=f"2025-01-0{i + 1}") for i, c in enumerate("ABC")
+    ]
     first, memory = ids(entries, fresh())
     assert len(set(first)) == 3
     assert ids(entries[1:], memory)[0] == first[1:]
@@ -81,12 +90,17 @@ def test_a_feed_that_changes_all_guids_is_known_by_its_links() -> None:
 
 def test_a_guid_holder_is_not_robbed_by_an_entry_with_its_old_link() -> None:
     first, memory = ids([an_entry("Old", "g1", "https://a.example/1")], fresh())
-    again, _ = ids([an_entry("Old", "g2", "https://a.example/1"), an_entry("Moved", "g1", "https://a.example/9")], memory)
-    assert again[1] == first[0] and again[0] != first[0]
+    again, _ = ids(
+        [an_entry("Old", "g2", "https://a.example/1"), an_entry("Moved", "g1", "https://a.example/9")], memory
+    )
+    assert again[1] == first[0]
+    assert again[0] != first[0]
 
 
 def test_an_entry_listed_twice_is_one_in_its_newer_version() -> None:
-    pairs, _ = identify([an_entry("A", "g", date="2025-01-01"), an_entry("A", "g", body="new", date="2025-01-02")], [], fresh())
+    pairs, _ = identify(
+        [an_entry("A", "g", date="2025-01-01"), an_entry("A", "g", body="new", date="2025-01-02")], [], fresh()
+    )
     assert [entry.body for _, entry in pairs] == ["new"]
 
 
@@ -103,7 +117,9 @@ def test_the_memory_does_not_grow_without_end() -> None:
 
 
 _PARTS = st.sampled_from(["", "a", "b", "c"])
-_ENTRIES = st.lists(st.builds(an_entry, title=_PARTS, guid=_PARTS, link=_PARTS.map(lambda p: p and HOME + p), date=_PARTS), max_size=8)
+_ENTRIES = st.lists(
+    st.builds(an_entry, title=_PARTS, guid=_PARTS, link=_PARTS.map(lambda p: p and HOME + p), date=_PARTS), max_size=8
+)
 
 
 @given(_ENTRIES)

@@ -1,5 +1,7 @@
 """The feed connector against a loopback server: what is listed, what a failure is, what a fetch brings."""
 
+# ruff: noqa: E501, PT018 - a page or feed is clearer on one line
+
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -43,9 +45,13 @@ def world() -> Iterator[World]:
         found.http.close()
 
 
-def an_item(title: str = "T", link: str = "", guid: str = "", body: str = "text", date: str = "", more: str = "") -> str:
+def an_item(
+    title: str = "T", link: str = "", guid: str = "", body: str = "text", date: str = "", more: str = ""
+) -> str:
     parts = [f"<title>{title}</title>", f"<description>{body}</description>", more]
-    parts += [f"<{name}>{value}</{name}>" for name, value in (("link", link), ("guid", guid), ("pubDate", date)) if value]
+    parts += [
+        f"<{name}>{value}</{name}>" for name, value in (("link", link), ("guid", guid), ("pubDate", date)) if value
+    ]
     return f"<item>{''.join(parts)}</item>"
 
 
@@ -70,7 +76,10 @@ def test_an_unchanged_feed_is_not_sent_again(world: World) -> None:
 def test_an_edit_changes_the_version_but_a_new_date_or_tracking_does_not(world: World) -> None:
     world.stub.serve(FEED, a_feed(an_item(guid="a", body="one", link="https://harbour.example/a?utm_source=x")))
     first = world.items()[0]
-    world.stub.serve(FEED, a_feed(an_item(guid="a", body="one", link="https://harbour.example/a", date="Mon, 03 Mar 2025 08:00:00 GMT")))
+    world.stub.serve(
+        FEED,
+        a_feed(an_item(guid="a", body="one", link="https://harbour.example/a", date="Mon, 03 Mar 2025 08:00:00 GMT")),
+    )
     assert world.items()[0].version == first.version
     world.stub.serve(FEED, a_feed(an_item(guid="a", body="two", link="https://harbour.example/a")))
     edited = world.items()[0]
@@ -121,7 +130,13 @@ def test_a_site_leads_to_the_feed_that_it_names(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("body", "failure"),
-    [("", Corrupt), ("just words", Corrupt), ("<opml><head/></opml>", Corrupt), ('{"a": 1}', Corrupt), ("<html><p>x", Unsupported)],
+    [
+        ("", Corrupt),
+        ("just words", Corrupt),
+        ("<opml><head/></opml>", Corrupt),
+        ('{"a": 1}', Corrupt),
+        ("<html><p>x", Unsupported),
+    ],
 )
 def test_what_is_no_feed_is_refused_as_one(world: World, body: str, failure: type[UnitFailure]) -> None:
     world.stub.serve(FEED, body)
@@ -130,7 +145,11 @@ def test_what_is_no_feed_is_refused_as_one(world: World, body: str, failure: typ
 
 
 def test_entities_are_never_fetched_and_bombs_are_refused(world: World) -> None:
-    world.stub.serve(FEED, "<!DOCTYPE r [<!ENTITY x SYSTEM 'file:///etc/passwd'>]>" + a_feed(an_item("A &x;", guid="a", body="words &x;"), head=""))
+    world.stub.serve(
+        FEED,
+        "<!DOCTYPE r [<!ENTITY x SYSTEM 'file:///etc/passwd'>]>"
+        + a_feed(an_item("A &x;", guid="a", body="words &x;"), head=""),
+    )
     item = world.items()[0]
     assert (item.title, normalize_entry(world.rss.fetch(item)).text) == ("A", "words")
     levels = "".join(f'<!ENTITY l{i + 1} "{f"&l{i};" * 10}">' for i in range(9))
@@ -166,8 +185,19 @@ def test_one_bad_byte_spoils_only_itself(world: World) -> None:
 
 
 def test_json_feeds_are_feeds_too(world: World) -> None:
-    item = {"id": 7, "url": "/p/7", "title": "Seven", "content_html": "<p>Rope</p>", "authors": [{"name": "Ida"}], "tags": "odd"}
-    feed = {"version": "https://jsonfeed.org/version/1.1", "title": "J", "items": [item, "no item", {"content_text": "plain"}]}
+    item = {
+        "id": 7,
+        "url": "/p/7",
+        "title": "Seven",
+        "content_html": "<p>Rope</p>",
+        "authors": [{"name": "Ida"}],
+        "tags": "odd",
+    }
+    feed = {
+        "version": "https://jsonfeed.org/version/1.1",
+        "title": "J",
+        "items": [item, "no item", {"content_text": "plain"}],
+    }
     world.stub.serve(FEED, json.dumps(feed))
     first, second = world.items()
     assert (first.external_id, first.url) == ("7", "https://harbour.example/p/7")
@@ -178,9 +208,18 @@ def test_json_feeds_are_feeds_too(world: World) -> None:
 
 def test_an_excerpt_brings_its_page_and_a_full_text_does_not(world: World) -> None:
     link = "https://harbour.example/post"
-    words = "The first groyne was rebuilt with basalt blocks of nine hundred kilograms by a mason from the old town. " * 8
-    world.stub.serve(link, f"<html><body><article><h1>T</h1><p>We walk the wall. {words}</p></article></body></html>", content_type="text/html")
-    world.stub.serve(FEED, a_feed(an_item(link=link, guid="a", body="We walk the wall&#8230; &lt;a href='/post'&gt;Read more&lt;/a&gt;")))
+    words = (
+        "The first groyne was rebuilt with basalt blocks of nine hundred kilograms by a mason from the old town. " * 8
+    )
+    world.stub.serve(
+        link,
+        f"<html><body><article><h1>T</h1><p>We walk the wall. {words}</p></article></body></html>",
+        content_type="text/html",
+    )
+    world.stub.serve(
+        FEED,
+        a_feed(an_item(link=link, guid="a", body="We walk the wall&#8230; &lt;a href='/post'&gt;Read more&lt;/a&gt;")),
+    )
     found = normalize_entry(world.rss.fetch(world.items()[0]))
     assert "basalt blocks" in found.text and "Read more" not in found.text and not found.is_partial
     world.stub.serve(FEED, a_feed(an_item(link=link, guid="a", body=f"&lt;p&gt;{words}&lt;/p&gt;")))

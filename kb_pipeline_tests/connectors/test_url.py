@@ -63,8 +63,13 @@ def test_tokens_and_scripts_do_not_make_a_new_version_but_words_do(world: World)
         world.stub.serve(PAGE, f"<!DOCTYPE html><html>{body}</html>", content_type="text/html")
         return next(iter(world.listing().items)).version
 
-    one = version('<script nonce="1">var t=1</script><input type="hidden" name="csrf" value="a"><p class="x1">words</p>')
-    assert version('<script nonce="2">var t=2</script><input type="hidden" name="csrf" value="b"><p class="x2">words</p>') == one
+    one = version(
+        '<script nonce="1">var t=1</script><input type="hidden" name="csrf" value="a"><p class="x1">words</p>'
+    )
+    assert (
+        version('<script nonce="2">var t=2</script><input type="hidden" name="csrf" value="b"><p class="x2">words</p>')
+        == one
+    )
     assert version("<p>other words</p>") != one
 
 
@@ -96,7 +101,9 @@ def test_the_content_says_whether_it_is_a_page_or_a_file(
     assert (raw.kind, raw.file_name) == (kind, name)
 
 
-@pytest.mark.parametrize("body", ["<?xml version='1.0'?><rss version='2.0'/>", "<feed xmlns='http://www.w3.org/2005/Atom'/>"])
+@pytest.mark.parametrize(
+    "body", ["<?xml version='1.0'?><rss version='2.0'/>", "<feed xmlns='http://www.w3.org/2005/Atom'/>"]
+)
 def test_a_feed_is_not_taken_for_a_page(world: World, body: str) -> None:
     world.stub.serve(PAGE, body)
     with pytest.raises(Unsupported, match="this is a feed: add it with --type rss"):
@@ -117,7 +124,10 @@ def registry(world: World) -> Registry:
 
 def test_each_input_finds_its_connector(registry: Registry, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("{}")
-    found = [registry.pick(text).name for text in ("https://a.example/x", "https://a.example/feed", str(tmp_path), str(tmp_path / "rows.jsonl"))]
+    found = [
+        registry.pick(text).name
+        for text in ("https://a.example/x", "https://a.example/feed", str(tmp_path), str(tmp_path / "rows.jsonl"))
+    ]
     assert found == ["url", "rss", "document", "records"]
 
 
@@ -128,7 +138,9 @@ def test_an_explicit_type_wins_unless_it_is_url(registry: Registry) -> None:
         registry.pick("https://a.example/x", "fax")
 
 
-@pytest.mark.parametrize("text", ["ftp://a.example/x", "javascript:alert(1)", "gopher://127.0.0.1:1/_x", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "text", ["ftp://a.example/x", "javascript:alert(1)", "gopher://127.0.0.1:1/_x", "file:///etc/passwd"]
+)
 def test_an_unknown_source_is_told_what_is_understood(registry: Registry, text: str) -> None:
     with pytest.raises(UsageError, match=r"unknown source: the address .*feed"):
         registry.pick(text)

@@ -39,7 +39,9 @@ def normalize_entry(raw: RawItem) -> NormalizedContent:
         raise Corrupt(f"{name}: is not stored as it should be ({error}); sync again with a cleared source") from error
     page = _page(value, raw)
     chosen, is_partial = _fuller(own, page, bool(value.get("is_teaser")))
-    warnings = [f"the linked page was not read: {value['page_error']}"] if value.get("page_error") and is_partial else []
+    warnings = (
+        [f"the linked page was not read: {value['page_error']}"] if value.get("page_error") and is_partial else []
+    )
     title = str(entry.get("title") or "") or (page.title if page else "") or chosen.title
     if not chosen.text.strip():
         if not title:
@@ -89,7 +91,9 @@ def _page(value: dict[str, Any], raw: RawItem) -> NormalizedContent | None:
     if not value.get("page"):
         return None
     address = str(value.get("page_url") or raw.url)
-    found = RawItem(content=base64.b64decode(value["page"]), kind="html", media_type=value.get("page_type"), url=address)
+    found = RawItem(
+        content=base64.b64decode(value["page"]), kind="html", media_type=value.get("page_type"), url=address
+    )
     try:
         return normalize_html(found)
     except UnitFailure:

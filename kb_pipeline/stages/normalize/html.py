@@ -1,4 +1,4 @@
-"""Web pages: which blocks of a page are its content, and which pages are no documents. The walls are taken out in `html_tree`.
+"""Web pages: which blocks of a page are its content, and which pages are no documents. Walls go in `html_tree`.
 
 An extractor made for it chooses what is content; the text itself is always our own reading of the chosen blocks, whole,
 so that no clause of a paragraph is lost with the markup around it.
@@ -26,23 +26,37 @@ UNSCRIPTED_CHARS = 400
 """With less text than this, parts of the page that scripts would show are looked into."""
 _FRAME = ("nav", "footer", "aside", "menu")
 _FRAME_NAME = re.compile(
-    r"(?<![a-z])(?:nav(?:bar|igation)?|menu|sidebar|footer|breadcrumbs?|share|sharing|social|related|comments?|respond|newsletter|promo|advert\w*|"
-    r"ads?|banner|pagination|pager|tags|recommend\w*|toolbar|skip-?link|masthead|copyright|login|search)(?![a-z])|(?<![\w-])widget",
+    r"(?<![a-z])(?:nav(?:bar|igation)?|menu|sidebar|footer|breadcrumbs?|share|sharing|social|related|comments?"
+    r"|respond|newsletter|promo|advert\w*|"
+    r"ads?|banner|pagination|pager|tags|recommend\w*|toolbar|skip-?link|masthead|copyright|login|search)(?![a-z])"
+    r"|(?<![\w-])widget",
     re.IGNORECASE,
 )
-_APPENDED_NAME = re.compile(r"(?<![a-z])(?:related|recommended|more-?(?:news|stories|articles)|breadcrumbs?|share|sharing|newsletter|pagination)(?![a-z])", re.I)
+_APPENDED_NAME = re.compile(
+    r"(?<![a-z])(?:related|recommended|more-?(?:news|stories|articles)|breadcrumbs?|share|sharing|newsletter"
+    r"|pagination)(?![a-z])",
+    re.I,
+)
 _ERROR_TITLE = re.compile(
-    r"\b(?:404|410|error 5\d\d|50[0234])\b|(?:page|file|document|article|site|content) (?:was |is |could |can)?(?: ?not|n.t)(?: be)? (?:found|available|exist)"
-    r"|not found\b|no longer (?:available|exists)|doesn.t exist|seite (?:wurde )?nicht gefunden|page (?:introuvable|non trouvée)|página no encontrada"
-    r"|pagina non trovata|pagina niet gevonden|internal server error|service unavailable|bad gateway|ページが見つかりません|页面不存在|找不到",
+    r"\b(?:404|410|error 5\d\d|50[0234])\b|(?:page|file|document|article|site|content) (?:was |is |could "
+    r"|can)?(?: ?not|n.t)(?: be)? (?:found|available|exist)"
+    r"|not found\b|no longer (?:available|exists)|doesn.t exist|seite (?:wurde )?nicht gefunden|page"
+    r" (?:introuvable|non trouvée)|página no encontrada"
+    r"|pagina non trovata|pagina niet gevonden|internal server error|service unavailable|bad gateway"
+    r"|ページが見つかりません|页面不存在|找不到",
     re.IGNORECASE,
 )
 _BOT_TITLE = re.compile(
-    r"^(?:just a moment|attention required|access denied|checking your browser|verify (?:that )?you are (?:a )?human|are you a robot|"
+    r"^(?:just a moment|attention required|access denied|checking your browser|verify (?:that )?you are (?:a"
+    r" )?human|are you a robot|"
     r"security check|one more step|ddos-guard|human verification|please wait)",
     re.IGNORECASE,
 )
-_NEEDS_SCRIPT = re.compile(r"(?:enable|requires?|turn on|need|activate|without) (?:\w+ ){0,3}javascript|javascript (?:is |ist |must be )?(?:\w+ )?(?:disabled|required|enabled|deaktiviert)", re.I)
+_NEEDS_SCRIPT = re.compile(
+    r"(?:enable|requires?|turn on|need|activate|without) (?:\w+ ){0,3}javascript|javascript (?:is |ist |must be"
+    r" )?(?:\w+ )?(?:disabled|required|enabled|deaktiviert)",
+    re.I,
+)
 _WORD = re.compile(r"\w+")
 
 
@@ -82,7 +96,7 @@ def choose(blocks: Sequence[Block], page: Page) -> list[Block]:
 
 
 def unscripted(root: Any, chosen: list[Block], base: str) -> list[Block]:
-    """The chosen blocks, or those of the article that the page keeps for readers without scripts, where they are far more."""
+    """The chosen blocks, or the far longer article that the page keeps for readers without scripts."""
     size = sum(len(block.text) for block in chosen)
     if size > UNSCRIPTED_CHARS:
         return chosen
@@ -97,9 +111,11 @@ def unscripted(root: Any, chosen: list[Block], base: str) -> list[Block]:
 
 
 def _fill_gaps(blocks: Sequence[Block], is_chosen: list[bool]) -> None:
-    """Chooses what stands between chosen blocks beside them, and the long paragraphs that follow on the last of them."""
+    """Chooses what stands between chosen blocks beside them, and the long paragraphs that follow the last."""
     homes = {block.element for block, is_in in zip(blocks, is_chosen, strict=True) if is_in}
-    parents = {parent for home in homes if (parent := home.getparent()) is not None and parent.tag not in ("body", "html")}
+    parents = {
+        parent for home in homes if (parent := home.getparent()) is not None and parent.tag not in ("body", "html")
+    }
     first = is_chosen.index(True) if True in is_chosen else 0
     last = len(is_chosen) - 1 - is_chosen[::-1].index(True) if True in is_chosen else -1
     for i in range(first, last + 1):
@@ -157,7 +173,9 @@ def _is_appended(block: Block) -> bool:
     if "|" in block.text and block.kind != "table" and block.link_chars > 0.7 * len(block.text):
         return True
     return block.link_chars * 5 > len(block.text) and any(
-        _APPENDED_NAME.search(names(element)) for element in (block.element, *block.element.iterancestors()) if element.tag != "body"
+        _APPENDED_NAME.search(names(element))
+        for element in (block.element, *block.element.iterancestors())
+        if element.tag != "body"
     )
 
 
@@ -195,7 +213,9 @@ def _written(blocks: Sequence[Block], meta: PageMeta, raw: RawItem, name: str) -
 def _no_document(page: Page, meta: PageMeta, text: str, name: str) -> UnitFailure | None:
     """Why this page is no document, if it is none."""
     size = len(text)
-    heads = " · ".join([meta.title, page.full.findtext(".//title") or "", *(words(h) for h in page.full.iter("h1", "h2"))][:5])
+    heads = " · ".join(
+        [meta.title, page.full.findtext(".//title") or "", *(words(h) for h in page.full.iter("h1", "h2"))][:5]
+    )
     if size < 1_500 and _BOT_TITLE.search((page.full.findtext(".//title") or meta.title).strip()):
         return Blocked(f"{name} shows a check for robots instead of the page")
     if size < 800 and _has_password_field(page.full):
@@ -224,7 +244,7 @@ def _is_shell(root: Any, text: str) -> bool:
     unscripted = " ".join(words(found) for found in root.iter("noscript"))
     if _NEEDS_SCRIPT.search(unscripted) or _NEEDS_SCRIPT.search(text):
         return True
-    roots = root.xpath("//*[@id='root' or @id='app' or @id='__next' or @id='__nuxt' or @id='___gatsby' or @ng-app or @data-reactroot] | //app-root")
+    roots = root.xpath("//*[@id='root' or @id='app' or @id='__next' or @id='__nuxt' or @id='___gatsby' or @ng-app]")
     return not _letters(text) or any(len(words(found)) < 40 for found in roots)
 
 

@@ -1,4 +1,4 @@
-"""A page's tree as a list of blocks: paragraphs, headings, list items, tables, code, with what each one links and shows."""
+"""A page's tree as a list of blocks: paragraphs, headings, list items, tables, code, with their links and media."""
 
 import re
 from collections.abc import Sequence
@@ -12,11 +12,18 @@ from kb_pipeline.stages.normalize.blocks import Blocks
 Kind = Literal["text", "heading", "item", "table", "code"]
 _HEADINGS = {"h1": 1, "h2": 2, "h3": 3, "h4": 4, "h5": 5, "h6": 6}
 _BLOCK = frozenset(
-    "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure footer form "
-    "h1 h2 h3 h4 h5 h6 header hgroup hr html legend li main menu nav ol p pre section summary table tbody td tfoot th thead tr ul".split()
+    "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption"
+    " figure footer form "
+    "h1 h2 h3 h4 h5 h6 header hgroup hr html legend li main menu nav ol p pre section summary table tbody td"
+    " tfoot th thead tr ul".split()
 )
 _SPACE = re.compile(r"[ \t\r\n\f]+")
-_MEDIA_TYPES: dict[str, Literal["image", "audio", "video"]] = {"img": "image", "audio": "audio", "video": "video", "source": "video"}
+_MEDIA_TYPES: dict[str, Literal["image", "audio", "video"]] = {
+    "img": "image",
+    "audio": "audio",
+    "video": "video",
+    "source": "video",
+}
 
 
 @dataclass(slots=True)
@@ -191,7 +198,9 @@ class _Walker:
         kind = _MEDIA_TYPES.get(element.tag)
         if kind is None:
             return
-        address = next((v for v in (element.get(n) for n in ("data-src", "data-original", "data-lazy-src", "src")) if v), None)
+        address = next(
+            (v for v in (element.get(n) for n in ("data-src", "data-original", "data-lazy-src", "src")) if v), None
+        )
         if not address and element.get("srcset"):
             address = element.get("srcset").split(",")[-1].split()[0] if element.get("srcset").strip(" ,") else None
         is_dot = element.get("width") in ("0", "1") or element.get("height") in ("0", "1")
@@ -227,6 +236,8 @@ def _is_data(table: Any) -> bool:
 
 def _spaced(cell: Any) -> str:
     """Text of a cell with a blank where a block or line ends inside it."""
-    return " ".join(piece for piece in cell.itertext() if piece.strip()) if len(cell) and any(
-        child.tag in _BLOCK or child.tag == "br" for child in cell.iter() if child is not cell
-    ) else str(cell.xpath("string()"))
+    return (
+        " ".join(piece for piece in cell.itertext() if piece.strip())
+        if len(cell) and any(child.tag in _BLOCK or child.tag == "br" for child in cell.iter() if child is not cell)
+        else str(cell.xpath("string()"))
+    )

@@ -43,7 +43,7 @@ def page_meta(root: Any, address: str | None) -> PageMeta:
 
 def base_address(root: Any, address: str | None) -> str:
     """What relative addresses of the page refer to."""
-    base = next((found.get("href") for found in root.iter("base") if found.get("href")), "")
+    base = next((str(found.get("href")) for found in root.iter("base") if found.get("href")), "")
     try:
         return urljoin(address or "", base)
     except ValueError:
@@ -54,7 +54,9 @@ def kept_articles(root: Any) -> Iterator[str]:
     """HTML of whole articles that a page holds where only programs look: templates, noscript, JSON-LD."""
     import lxml.html
 
-    for found in root.xpath("//template | //noscript | //script[contains(@type, 'template') or contains(@type, 'html')] | //textarea"):
+    for found in root.xpath(
+        "//template | //noscript | //script[contains(@type, 'template') or contains(@type, 'html')] | //textarea"
+    ):
         inner = "".join(lxml.html.tostring(child, encoding="unicode") for child in found)
         yield (found.text or "") + inner
     for found in _json_ld(root):
@@ -92,7 +94,7 @@ def _json_ld(root: Any) -> Iterator[dict[str, Any]]:
 def _meta(root: Any, *names: str) -> str:
     for name in names:
         for found in root.iter("meta"):
-            key = found.get("property") or found.get("name") or found.get("itemprop") or ""
+            key = str(found.get("property") or found.get("name") or found.get("itemprop") or "")
             if name in key.lower().split() and (found.get("content") or "").strip():
                 return " ".join(str(found.get("content")).split())
     return ""
@@ -103,9 +105,13 @@ def _title(root: Any, objects: list[dict[str, Any]]) -> str:
     in_head = " ".join((root.findtext(".//head/title") or root.findtext(".//title") or "").split())
     headings = [text for h in root.iter("h1") if (text := " ".join(h.xpath("string()").split()))]
     shared = _meta(root, "og:title", "twitter:title", "dc.title", "citation_title")
-    headline = next((o["headline"] for o in objects if isinstance(o.get("headline"), str) and o["headline"].strip()), "")
+    headline = next(
+        (o["headline"] for o in objects if isinstance(o.get("headline"), str) and o["headline"].strip()), ""
+    )
     for heading in headings:
-        if 3 <= len(heading) <= 300 and any(heading.casefold() in text.casefold() for text in (shared, in_head, headline) if text):
+        if 3 <= len(heading) <= 300 and any(
+            heading.casefold() in text.casefold() for text in (shared, in_head, headline) if text
+        ):
             return heading
     title = " ".join((shared or headline or in_head or (headings[0] if headings else "")).split())
     site = _meta(root, "og:site_name")
@@ -119,16 +125,31 @@ def _author(root: Any, objects: list[dict[str, Any]]) -> str | None:
     for found in objects:
         people = found.get("author")
         names = [
-            p.get("name") if isinstance(p, dict) else p for p in (people if isinstance(people, list) else [people]) if p is not None
+            p.get("name") if isinstance(p, dict) else p
+            for p in (people if isinstance(people, list) else [people])
+            if p is not None
         ]
         told = [" ".join(n.split()) for n in names if isinstance(n, str) and n.strip() and not n.startswith("http")]
         if told:
             return ", ".join(dict.fromkeys(told))[:200]
-    told_by_meta = _meta(root, "author", "article:author", "dc.creator", "dcterms.creator", "parsely-author", "citation_author", "sailthru.author")
+    told_by_meta = _meta(
+        root,
+        "author",
+        "article:author",
+        "dc.creator",
+        "dcterms.creator",
+        "parsely-author",
+        "citation_author",
+        "sailthru.author",
+    )
     if told_by_meta and not told_by_meta.startswith("http"):
         return told_by_meta[:200]
-    for found in root.xpath("//*[@rel='author' or @itemprop='author' or contains(@class, 'byline') or contains(@class, 'author-name')]"):
-        text = re.sub(r"^(?:by|von|par|por|di|av)\s+", "", " ".join(found.xpath("string()").split()), flags=re.IGNORECASE)
+    for found in root.xpath(
+        "//*[@rel='author' or @itemprop='author' or contains(@class, 'byline') or contains(@class, 'author-name')]"
+    ):
+        text = re.sub(
+            r"^(?:by|von|par|por|di|av)\s+", "", " ".join(found.xpath("string()").split()), flags=re.IGNORECASE
+        )
         if 2 < len(text) < 80:
             return text
     return None
@@ -136,30 +157,54 @@ def _author(root: Any, objects: list[dict[str, Any]]) -> str | None:
 
 def _time(root: Any, objects: list[dict[str, Any]]) -> datetime | None:
     told = [str(o[key]) for key in ("datePublished", "dateCreated") for o in objects if isinstance(o.get(key), str)]
-    told.append(_meta(root, "article:published_time", "og:published_time", "datepublished", "dc.date", "dcterms.date", "dc.date.issued"))
-    told.append(_meta(root, "citation_publication_date", "parsely-pub-date", "sailthru.date", "pubdate", "date", "dcterms.created"))
-    times = root.xpath("//time[@pubdate or @itemprop='datePublished' or contains(@class, 'publish')] | //article//time | //time")
+    told.append(
+        _meta(
+            root,
+            "article:published_time",
+            "og:published_time",
+            "datepublished",
+            "dc.date",
+            "dcterms.date",
+            "dc.date.issued",
+        )
+    )
+    told.append(
+        _meta(
+            root, "citation_publication_date", "parsely-pub-date", "sailthru.date", "pubdate", "date", "dcterms.created"
+        )
+    )
+    times = root.xpath(
+        "//time[@pubdate or @itemprop='datePublished' or contains(@class, 'publish')] | //article//time | //time"
+    )
     told += [str(found.get("datetime")) for found in times[:1] if found.get("datetime")]
     return next((moment for text in told if text and (moment := _moment(text))), None)
 
 
 def _moment(text: str) -> datetime | None:
+    moment: datetime | None
     try:
         moment = datetime.fromisoformat(text.strip().replace("/", "-"))
     except ValueError:
         found = re.match(r"\s*(\d{4})-(\d{2})-(\d{2})", text)
         try:
-            moment = datetime(int(found[1]), int(found[2]), int(found[3]), tzinfo=UTC) if found else datetime.min
+            moment = datetime(int(found[1]), int(found[2]), int(found[3]), tzinfo=UTC) if found else None
         except ValueError:
             return None
-    if not 1990 <= moment.year <= 2100:
+    if moment is None or not 1990 <= moment.year <= 2100:
         return None
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _canonical(root: Any, address: str | None) -> str | None:
     """The page's own canonical address if it stays on the same site, else the address it was read at."""
-    told = next((e.get("href") for e in root.iter("link") if "canonical" in str(e.get("rel")).lower().split() and e.get("href")), "")
+    told = next(
+        (
+            e.get("href")
+            for e in root.iter("link")
+            if "canonical" in str(e.get("rel")).lower().split() and e.get("href")
+        ),
+        "",
+    )
     for candidate in filter(None, (told, _meta(root, "og:url"))):
         try:
             found = canonical_url(urljoin(address or "", candidate.strip()))

@@ -1,4 +1,4 @@
-"""From bytes to a tree that holds only what a reader of the page sees: decoded, shallow, without scripts, walls and hidden parts."""
+"""From bytes to the tree of what a reader sees: without scripts, walls and hidden parts, and of limited depth."""
 
 import re
 from dataclasses import dataclass
@@ -8,35 +8,54 @@ from kb_pipeline.charset import charset_of, decode
 
 MAX_DEPTH = 180
 _NESTING = frozenset(
-    "div span section article main center font b i u em strong small big blockquote ul ol dl table tbody tr td th li dd "
+    "div span section article main center font b i u em strong small big blockquote ul ol dl table tbody tr td"
+    " th li dd "
     "fieldset form a aside header footer nav figure details ins del sub sup code pre p".split()
 )
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9-]*)((?:\"[^\"]*\"|'[^']*'|[^<>\"'])*)>")
-_UNSEEN = "script style template noscript svg canvas object embed applet iframe datalist select textarea button head map".split()
+_UNSEEN = (
+    "script style template noscript svg canvas object embed applet iframe datalist select textarea button head map"
+).split()
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _CONSENT_NAME = re.compile(
-    r"cookie[-_ ]?(?:banner|bar|consent|notice|law|layer|modal|popup|wall|policy|dialog|overlay|hint|message|info|alert|warning)"
-    r"|consent[-_ ]?(?:layer|banner|modal|manager|popup|dialog|overlay|wall|box|form)|gdpr|onetrust|didomi|usercentrics|cybot|cookiebot"
-    r"|quantcast|qc-cmp|\bcmp[-_]|sp_message|borlabs|truste|cookieconsent|eu-?cookie|privacy[-_ ]?(?:banner|layer|modal|wall|popup)",
+    r"cookie[-_ ]?(?:banner|bar|consent|notice|law|layer|modal|popup|wall|policy|dialog|overlay|hint|message|info"
+    r"|alert|warning)"
+    r"|consent[-_ ]?(?:layer|banner|modal|manager|popup|dialog|overlay|wall|box|form)|gdpr|onetrust|didomi"
+    r"|usercentrics|cybot|cookiebot"
+    r"|quantcast|qc-cmp|\bcmp[-_]|sp_message|borlabs|truste|cookieconsent|eu-?cookie|privacy[-_ ]?(?:banner|layer"
+    r"|modal|wall|popup)",
     re.IGNORECASE,
 )
 _CONSENT_WORDS = re.compile(
-    r"cookie|consent|privacy|partners|personal data|measure|advertis|gdpr|small files|datenschutz|einwillig|zustimm|personenbezogen"
-    r"|vie privée|données personnelles|confidentialité|consentement|privacidad|datos personales|privacidade|informativa|privacybeleid|同意|隐私|クッキー",
+    r"cookie|consent|privacy|partners|personal data|measure|advertis|gdpr|small files|datenschutz|einwillig"
+    r"|zustimm|personenbezogen"
+    r"|vie privée|données personnelles|confidentialité|consentement|privacidad|datos personales|privacidade"
+    r"|informativa|privacybeleid|同意|隐私|クッキー",
     re.IGNORECASE,
 )
 _ACCEPT_WORDS = re.compile(
-    r"^\W*(?:(?:i |yes,? )?(?:accept|agree|allow|reject|decline|refuse|got it|ok(?:ay)?|manage|necessary|customi[sz]e)\b.{0,40}"
-    r"|(?:alle[ns]? )?(?:akzeptieren|zustimmen|annehmen|ablehnen|einverstanden)|tout (?:accepter|refuser)|(?:j.)?accepte.{0,20}|aceptar.{0,20}"
-    r"|rechazar.{0,20}|accetta.{0,20}|rifiuta.{0,20}|accepteren|akkoord|alle (?:akzeptieren|ablehnen|cookies).{0,20}|同意.{0,10}|接受.{0,10})\W*$",
+    r"^\W*(?:(?:i |yes,? )?(?:accept|agree|allow|reject|decline|refuse|got it|ok(?:ay)?|manage|necessary"
+    r"|customi[sz]e)\b.{0,40}"
+    r"|(?:alle[ns]? )?(?:akzeptieren|zustimmen|annehmen|ablehnen|einverstanden)|tout (?:accepter|refuser)"
+    r"|(?:j.)?accepte.{0,20}|aceptar.{0,20}"
+    r"|rechazar.{0,20}|accetta.{0,20}|rifiuta.{0,20}|accepteren|akkoord|alle (?:akzeptieren|ablehnen"
+    r"|cookies).{0,20}|同意.{0,10}|接受.{0,10})\W*$",
     re.IGNORECASE,
 )
-_WALL_NAME = re.compile(r"pay-?wall|reg-?wall|subscri(?:be|ption|ber)|premium|piano|membership|members?-only|gated|locked|upsell|abo-?wall", re.I)
+_WALL_NAME = re.compile(
+    r"pay-?wall|reg-?wall|subscri(?:be|ption|ber)|premium|piano|membership|members?-only|gated|locked|upsell"
+    r"|abo-?wall",
+    re.I,
+)
 _WALL_WORDS = re.compile(
-    r"subscribe to (?:continue|read|keep)|(?:paid|paying) (?:subscriber|reader|member)|for (?:paid |paying )?(?:subscribers|members|readers) only"
-    r"|already (?:a|an) (?:paid )?(?:subscriber|member)|(?:continue|keep) reading (?:with|by)|to (?:read|continue reading) (?:this|the (?:full|rest))"
-    r"|sign up to (?:continue|read)|unlock (?:this|the)|start your (?:free )?trial|become a (?:paid )?(?:member|subscriber)|upgrade to paid"
-    r"|jetzt abonnieren|nur für abonnenten|weiterlesen mit|réservé aux abonnés|solo para suscriptores|exclusivo para suscriptores|会員限定|付费",
+    r"subscribe to (?:continue|read|keep)|(?:paid|paying) (?:subscriber|reader|member)|for (?:paid |paying"
+    r" )?(?:subscribers|members|readers) only"
+    r"|already (?:a|an) (?:paid )?(?:subscriber|member)|(?:continue|keep) reading (?:with|by)|to (?:read|continue"
+    r" reading) (?:this|the (?:full|rest))"
+    r"|sign up to (?:continue|read)|unlock (?:this|the)|start your (?:free )?trial|become a (?:paid )?(?:member"
+    r"|subscriber)|upgrade to paid"
+    r"|jetzt abonnieren|nur für abonnenten|weiterlesen mit|réservé aux abonnés|solo para suscriptores|exclusivo"
+    r" para suscriptores|会員限定|付费",
     re.IGNORECASE,
 )
 _WALL_CHARS = 1_500
@@ -156,7 +175,18 @@ def _is_hidden(element: Any, keeps_all: bool) -> bool:
 
 
 def _holds_article(element: Any) -> bool:
-    return element.tag in ("html", "body", "main", "article", "h1") or bool(element.xpath(".//main | .//article | .//h1"))
+    return element.tag in ("html", "body", "main", "article", "h1") or bool(
+        element.xpath(".//main | .//article | .//h1")
+    )
+
+
+def _is_beside_article(element: Any, root: Any) -> bool:
+    """True for a dialog with a heading of its own while the page has its article elsewhere."""
+    if element.tag in ("html", "body") or element.xpath(".//main | .//article"):
+        return False
+    around = list(element.iterancestors("main", "article"))
+    has_other = any(found not in around for found in root.iter("main", "article"))
+    return has_other or len(root.xpath("//h1")) > len(element.xpath(".//h1"))
 
 
 def _drop_consent(root: Any) -> bool:
@@ -165,12 +195,19 @@ def _drop_consent(root: Any) -> bool:
     for element in root.iter("div", "section", "aside", "dialog", "form", "footer", "p"):
         name = names(element)
         is_named = bool(_CONSENT_NAME.search(name))
-        is_dialog = element.tag == "dialog" or element.get("role") in ("dialog", "alertdialog") or element.get("aria-modal") == "true"
-        if (is_named or is_dialog) and not _holds_article(element):
+        is_dialog = (
+            element.tag == "dialog"
+            or element.get("role") in ("dialog", "alertdialog")
+            or element.get("aria-modal") == "true"
+        )
+        if (is_named or is_dialog) and not (_holds_article(element) and not _is_beside_article(element, root)):
             text = words(element)
             if _CONSENT_WORDS.search(text) or is_dialog or len(text) < 200:
                 found.append(element)
-    for button in root.xpath("//button | //input[@type='button' or @type='submit'] | //a[@role='button' or contains(@class, 'btn') or contains(@class, 'button')]"):
+    for button in root.xpath(
+        "//button | //input[@type='button' or @type='submit'] | //a[@role='button' or contains(@class, 'btn') or"
+        " contains(@class, 'button')]"
+    ):
         if _ACCEPT_WORDS.match(words(button) or button.get("value") or ""):
             wall = _wall_around(button)
             if wall is not None:
@@ -196,8 +233,9 @@ def _drop_pay_walls(root: Any) -> bool:
     found = []
     for element in root.iter("div", "section", "aside", "p", "form"):
         text = words(element)
-        if 0 < len(text) < _WALL_CHARS and _WALL_WORDS.search(text) and not _holds_article(element):
-            if _WALL_NAME.search(names(element)) or (len(text) < 300 and not len(element.xpath("./p | ./div/p")) > 2):
-                found.append(element)
+        asks = 0 < len(text) < _WALL_CHARS and _WALL_WORDS.search(text) and not _holds_article(element)
+        is_short = len(text) < 300 and len(element.xpath("./p | ./div/p")) <= 2
+        if asks and (is_short or _WALL_NAME.search(names(element))):
+            found.append(element)
     _drop(found)
     return bool(found)
