@@ -1,4 +1,4 @@
-"""The packaged all-MiniLM-L6-v2, run by onnxruntime. How its graph file is made is in `minilm_graph`; why, in ADR 0003."""
+"""The packaged all-MiniLM-L6-v2, run by onnxruntime. How its graph is made is in `minilm_graph`; why, in ADR 0003."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +29,7 @@ class MiniLM:
     Args:
         model_dir: folder for the graph file, made (once, some 20 s) where it is missing.
         threads: texts embedded at once.
-    Raises: SystemicError, at the first text: the weights are missing or not the known ones, or the graph cannot be made.
+    Raises: SystemicError, at the first text: weights missing or not the known ones, or no graph can be made of them.
     """
 
     languages: frozenset[str] | None = frozenset({"en"})
@@ -58,7 +58,8 @@ class MiniLM:
         with ThreadPoolExecutor(self._threads) as pool:
             for (row, ids), vector in zip(windows, pool.map(run, windows), strict=True):
                 sums[row] += vector * max(1, len(ids))
-        return sums / np.linalg.norm(sums, axis=1, keepdims=True)
+        sums /= np.linalg.norm(sums, axis=1, keepdims=True)
+        return sums
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
         """Unit vector, float32 [384], read-only; the last 256 queries are remembered."""

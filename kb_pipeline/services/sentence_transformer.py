@@ -1,4 +1,4 @@
-"""Any model in the layout of sentence-transformers, by folder or by name in the Hugging Face cache. Downloads nothing."""
+"""Any model in the layout of sentence-transformers, by folder or name in the Hugging Face cache; no download."""
 
 import hashlib
 import json
@@ -64,7 +64,7 @@ class SentenceTransformerEmbedder:
         return [len(ids) for ids in found["input_ids"]]
 
     def _embed_query(self, text: str) -> NDArray[np.float32]:
-        vector = self._embed([text], self._loaded.encode_query)[0]
+        vector: NDArray[np.float32] = self._embed([text], self._loaded.encode_query)[0]
         vector.setflags(write=False)
         return vector
 
@@ -77,7 +77,9 @@ class SentenceTransformerEmbedder:
                 found = encode(pieces, batch_size=self._batch, normalize_embeddings=True, show_progress_bar=False)
             for (row, _, weight), vector in zip(windows, found, strict=True):
                 sums[row] += vector * weight
-        return sums / np.maximum(np.linalg.norm(sums, axis=1, keepdims=True), np.float32(1e-12))
+        lengths: NDArray[np.float32] = np.linalg.norm(sums, axis=1, keepdims=True)
+        sums /= np.maximum(lengths, np.float32(1e-12))
+        return sums
 
     def _windows(self, text: str) -> list[tuple[str, int]]:
         """(piece, its tokens): the text cut, between tokens, into as few nearly equal pieces as the model can read."""

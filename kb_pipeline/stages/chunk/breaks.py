@@ -10,6 +10,7 @@ _UNSPACED_END = rf"[。！？｡．]{_CLOSERS}(?![。！？｡．])"
 _THAI_LIKE = r"[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"  # they put spaces between clauses, not between words
 
 _PARAGRAPH = regex.compile(rf"{_NEW_LINE}(?=[^\S\n]{{0,40}}{_NEW_LINE})|\f")
+_ITEM = regex.compile(rf"{_NEW_LINE}(?=[^\S\n]{{0,20}}[|*+•·\-\d])")  # a table row, a list item
 _LINE = regex.compile(rf"{_NEW_LINE}(?!\s{{0,40}}\p{{Ll}})")  # a line that goes on in lower case is a wrapped sentence
 _WRAPPED_LINE = regex.compile(_NEW_LINE)
 _SENTENCE = regex.compile(f"{_SPACED_END}|{_UNSPACED_END}")
@@ -28,5 +29,5 @@ LEVELS = (
 )
 """(what ends at a cut, least share of the size that a chunk ending there fills), best first."""
 
-OVERLAP_LEVELS = (_SENTENCE, _LINE, _WRAPPED_LINE, _CLAUSE, _WORD)
+OVERLAP_LEVELS = (_ITEM, _SENTENCE, _LINE, _WRAPPED_LINE, _CLAUSE, _WORD)
 """What ends before the first character that a chunk repeats, best first."""

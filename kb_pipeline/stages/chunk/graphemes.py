@@ -1,4 +1,4 @@
-"""Borders of what a reader sees as one character (extended grapheme clusters, UAX #29), found only where a cut is wanted.
+"""Borders of what a reader sees as one character (grapheme clusters, UAX #29), found only where a cut is wanted.
 
 Always on short slices that begin at a known border: the engine looks back over whole runs of flags.
 """

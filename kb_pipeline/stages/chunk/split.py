@@ -1,5 +1,6 @@
 """The splitter: one pass, at each step the best cut within reach. Headers and pages are added in `headers`."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,7 +17,7 @@ from kb_pipeline.stages.chunk.rulers import Characters, CountTokens, Ruler, Toke
 _LEAST_SECTION = 0.3
 _LEAST_TAIL = 0.25
 _SLACK = 8  # characters past the reach that a pattern may look at
-_INK = regex.compile(r"\S")
+_INK = re.compile(r"\S")  # by `re`: it holds the same characters for white space as str.strip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,8 +181,10 @@ class _Splitter:
         return [m.end() for m in ends.finditer(self._text, least, min(self._last, limit + _SLACK))]
 
     def _ink_from(self, position: int) -> int:
+        """Where text goes on from `position` after white space; at the space itself where it carries an accent."""
         found = _INK.search(self._text, position, self._last)
-        return found.start() if found else self._last
+        begin = found.start() if found else self._last
+        return begin - (position < begin < self._last and not is_border(self._text, begin))
 
     def _cut_at(self, position: int, start: int, limit: int, borders: Borders) -> _Cut | None:
         """The cut with only white space between its sides and `position` there; None where that is none to make."""
