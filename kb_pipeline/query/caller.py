@@ -11,6 +11,7 @@ class Caller:
 
     Attributes:
         is_operator: the person at the machine, who sees every knowledge base; never set it from a request.
+
     """
 
     user_id: str | None = None

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal
 from kb_pipeline.errors import KbError
 from kb_pipeline.query.fusion import merge_dense, merge_sparse
 from kb_pipeline.query.scope import Scope
-from kb_pipeline.storage.lance_read import IndexReader, Passage
+from kb_pipeline.stages.terms import coverage
+from kb_pipeline.storage.lance_read import Candidate, IndexReader, load_passages
 from kb_pipeline.storage.lance_table import spaces
 
 if TYPE_CHECKING:
@@ -31,10 +32,11 @@ class Found:
         foreign: kb_ids with passages of another model, by the id of its space.
         versions: table versions read, by `<tenant>/<space>`.
         timings: milliseconds by step.
+
     """
 
-    channels: dict[Channel, list[Passage]] = field(default_factory=dict)
-    failed: dict[Channel, KbError] = field(default_factory=dict)
+    channels: dict[str, list[Candidate]] = field(default_factory=dict)
+    failed: dict[str, KbError] = field(default_factory=dict)
     foreign: dict[str, set[str]] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
@@ -62,7 +64,7 @@ class Channels:
         the dense channel is without an answer. Tables of other spaces are read by the sparse channel alone.
         """
         found = Found()
-        jobs: dict[Channel, Future[list[Passage]]] = {}
+        jobs: dict[str, Future[list[Candidate]]] = {}
         tables = self._tables(scope)
         if "sparse" in channels:
             jobs["sparse"] = self._pool.submit(self._sparse, found, tables, terms, limit)
@@ -87,9 +89,10 @@ class Channels:
 
     def _sparse(
         self, found: Found, tables: Mapping[IndexReader, tuple[str, ...]], terms: str, limit: int
-    ) -> list[Passage]:
+    ) -> list[Candidate]:
         start = time.perf_counter()
-        merged = merge_sparse(terms, [reader.sparse(terms, kb_ids, limit) for reader, kb_ids in tables.items()])
+        filled = [some for reader, kb_ids in tables.items() if (some := reader.sparse(terms, kb_ids, limit))]
+        merged = filled[0] if len(filled) == 1 else merge_sparse([(_share(terms, some[0]), some) for some in filled])
         found.timings["sparse"] = (time.perf_counter() - start) * 1e3
         return merged
 
@@ -100,7 +103,7 @@ class Channels:
         embed: Callable[[], "NDArray[np.float32]"],
         space_id: Callable[[], str],
         limit: int,
-    ) -> list[Passage]:
+    ) -> list[Candidate]:
         own = space_id()
         for reader, kb_ids in tables.items():
             if reader.space_id != own and (held := reader.holds(kb_ids)):
@@ -114,3 +117,7 @@ class Channels:
         )
         found.timings["dense"] = (time.perf_counter() - embedded) * 1e3
         return merged
+
+
+def _share(terms: str, best: Candidate) -> float:
+    return coverage(terms, load_passages([best])[best.chunk_id].terms)

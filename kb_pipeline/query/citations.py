@@ -10,9 +10,9 @@ from kb_pipeline.storage.lance_read import Passage
 _SCORE_NAMES = {"dense": "cosine", "sparse": "bm25"}
 
 
-def hit_of(rank: int, ranked: Ranked, terms: str) -> Hit:
-    """The hit at a rank; `terms` are the query's."""
-    passage = ranked.passage
+def hit_of(rank: int, ranked: Ranked, passages: Mapping[str, Passage], terms: str) -> Hit:
+    """The hit at a rank; `passages` are the whole rows by chunk id, `terms` the query's."""
+    passage = passages[ranked.candidate.chunk_id]
     scores = {_SCORE_NAMES.get(name, name): round(score, 6) for name, score in ranked.scores.items()}
     return Hit(
         rank=rank,
@@ -35,7 +35,7 @@ def hit_of(rank: int, ranked: Ranked, terms: str) -> Hit:
         language=passage.language,
         scores={**scores, "rrf": round(ranked.score, 6)},
         ranks=dict(ranked.ranks),
-        also_in=tuple(_place(other) for other in ranked.also_in),
+        also_in=tuple(_place(passages[other.chunk_id]) for other in ranked.also_in),
     )
 
 

@@ -1,4 +1,4 @@
-"""The record of a search: enough to explain it and to run it again. Written behind the caller's back, never in their way."""
+"""The record of a search: enough to explain it and to run it again. Written in the background."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,12 @@ def event_of(
         "settings_hash": settings_hash,
         "detail": {
             "injected": [
-                {"chunk_id": hit.chunk_id, "similarity": hit.similarity, "ranks": dict(hit.ranks), "scores": dict(hit.scores)}
+                {
+                    "chunk_id": hit.chunk_id,
+                    "similarity": hit.similarity,
+                    "ranks": dict(hit.ranks),
+                    "scores": dict(hit.scores),
+                }
                 for hit in result.hits
             ],
             "candidates": {name: len(passages) for name, passages in found.channels.items()},

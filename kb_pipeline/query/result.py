@@ -27,6 +27,7 @@ class Hit:
         start_char: offsets into the document's stored text: `text[start_char:end_char] == chunk_text`.
         scores: `cosine`, `bm25`, `rrf`, as far as they exist.
         ranks: rank in each channel that counted.
+
     """
 
     rank: int
@@ -57,13 +58,13 @@ class Source:
     """A numbered citation; `number` is the rank of its hit, and stays."""
 
     number: int
-    kbName: str  # noqa: N815 - the public shape
+    kbName: str
     kb_id: str
     source: str
     document: str
     document_id: str
     chunk_idx: int
-    relevanceScore: float  # noqa: N815 - the public shape
+    relevanceScore: float
     text: str
     url: str | None
     start_char: int
@@ -80,6 +81,7 @@ class SearchResult:
         timings: milliseconds by step.
         notes: one sentence each on what was not as usual (a channel skipped, passages of another model).
         explanation: channels, ranks and table versions, where asked for.
+
     """
 
     query: str

@@ -25,6 +25,7 @@ class Scope:
     Attributes:
         tenants: kb_ids by tenant; nothing else is opened.
         names: name by kb_id.
+
     """
 
     tenants: Mapping[str, tuple[str, ...]]

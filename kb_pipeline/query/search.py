@@ -1,4 +1,4 @@
-"""Open a home for queries and search it: scope, channels, fusion, citations, event. Each step is a file beside this one."""
+"""Open a home and search it: scope, channels, fusion, citations, event. Each step is a file beside this one."""
 
 import time
 import uuid
@@ -21,11 +21,9 @@ from kb_pipeline.query.tool import SearchTool, tool_for
 from kb_pipeline.query.trust import split_by_trust
 from kb_pipeline.stages.language import detect_language
 from kb_pipeline.stages.terms import query_terms
+from kb_pipeline.storage.lance_read import load_passages
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from kb_pipeline.services.embedder import Embedder
     from kb_pipeline.settings import Settings
 
@@ -79,14 +77,13 @@ class Query:
             UsageError: empty query, `top_k` out of range, unknown mode.
             NotVisible: a knowledge base is unknown or not the caller's.
             SystemicError: no channel could answer.
+
         """
         result, row = self._answer(query, caller, kb_id, top_k, modes, explain)
         record(self._writer, self._catalog.result(), row)
         return result
 
-    def rank(
-        self, query: str, *, caller: Caller, kb_id: str, top_k: int, modes: Sequence[Channel]
-    ) -> SearchResult:
+    def rank(self, query: str, *, caller: Caller, kb_id: str, top_k: int, modes: Sequence[Channel]) -> SearchResult:
         """As `search`, without leaving an event: for measuring."""
         return self._answer(query, caller, kb_id, top_k, modes, False)[0]
 
@@ -125,9 +122,10 @@ class Query:
         terms = query_terms(text, language)
         found = self._find(scope, channels, text, terms, max(CANDIDATES, 2 * top_k))
         ranked = self._ranked(text, language, found)
-        gone = catalog.not_live(sorted({document for each in ranked for document in _documents(each)}))
-        ranked = merge_equal([each for each in ranked if each.passage.document_id not in gone])[:top_k]
-        hits = tuple(hit_of(rank, each, terms) for rank, each in enumerate(ranked, start=1))
+        gone = catalog.not_live(sorted({each.candidate.document_id for each in ranked}))
+        ranked = merge_equal([each for each in ranked if each.candidate.document_id not in gone])[:top_k]
+        passages = load_passages(shown for each in ranked for shown in (each.candidate, *each.also_in))
+        hits = tuple(hit_of(rank, each, passages, terms) for rank, each in enumerate(ranked, start=1))
         found.timings["total"] = (time.perf_counter() - start) * 1e3
         result = SearchResult(
             query=text if text.strip() else query,
@@ -170,9 +168,7 @@ class Query:
         trusted, behind = split_by_trust(text, language, dense, sparse, self._embedder.result().languages)
         return fuse({"dense": trusted, "sparse": sparse}, behind)
 
-    def _notes(
-        self, query: str, text: str, scope: Scope, channels: Sequence[Channel], found: Found
-    ) -> Sequence[str]:
+    def _notes(self, query: str, text: str, scope: Scope, channels: Sequence[Channel], found: Found) -> Sequence[str]:
         notes = [f"The {name} channel was skipped: {error}" for name, error in found.failed.items()]
         if not text.strip():
             notes.append(f"The query {query!r} holds nothing that can be searched.")
@@ -180,8 +176,8 @@ class Query:
         for space_id, kb_ids in sorted(found.foreign.items()):
             names = ", ".join(sorted(scope.names[kb_id] for kb_id in kb_ids))
             notes.append(
-                f"Passages of {names} are embedded by {_model(space_id)}, but {self.settings.embedding_model} is configured: "
-                f"they were searched {how}. `kb sync` re-embeds them."
+                f"Passages of {names} are embedded by {_model(space_id)}, but {self.settings.embedding_model} is "
+                f"configured: they were searched {how}. `kb sync` re-embeds them."
             )
         return notes
 
@@ -218,10 +214,6 @@ def _clean(query: str) -> str:
     return query.replace("\x00", " ").encode("utf-8", "replace").decode("utf-8").strip("\u200b\u2060\ufeff \t\r\n")
 
 
-def _documents(ranked: Ranked) -> list[str]:
-    return [ranked.passage.document_id, *(passage.document_id for passage in ranked.also_in)]
-
-
 def _model(space_id: str) -> str:
     """`<model slug>-<dims>-<hash>` as people know it: the model."""
     return space_id.rsplit("-", 2)[0]
@@ -235,6 +227,6 @@ def _explanation(language: str, terms: str, found: Found, ranked: Sequence[Ranke
             name: [{"chunk_id": p.chunk_id, "rank": rank, "score": p.score} for rank, p in enumerate(passages, start=1)]
             for name, passages in found.channels.items()
         },
-        "fused": [{"chunk_id": each.passage.chunk_id, "rrf": each.score, "ranks": each.ranks} for each in ranked],
+        "fused": [{"chunk_id": each.candidate.chunk_id, "rrf": each.score, "ranks": each.ranks} for each in ranked],
         "versions": found.versions,
     }

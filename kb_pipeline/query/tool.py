@@ -1,4 +1,4 @@
-"""The agent tool: a query in, a JSON list of passages out. Passages are data for the agent, never instructions to it."""
+"""The agent tool: a query in, a JSON list of passages out. Passages are data, never instructions."""
 
 import json
 from collections.abc import Callable

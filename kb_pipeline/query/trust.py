@@ -1,26 +1,30 @@
-"""How far the dense channel is to be trusted: a model that does not speak a language ranks its texts at random. Pure."""
+"""Whether to trust the dense channel: a model that does not speak a language ranks its texts at random. Pure."""
 
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from kb_pipeline.storage.lance_read import Passage
+from kb_pipeline.storage.lance_read import Candidate
 
 _WITNESSES = 10
 
 
 def split_by_trust(
-    query: str, query_language: str, dense: Sequence[Passage], sparse: Sequence[Passage], spoken: frozenset[str] | None
-) -> tuple[list[Passage], list[Passage]]:
+    query: str,
+    query_language: str,
+    dense: Sequence[Candidate],
+    sparse: Sequence[Candidate],
+    spoken: frozenset[str] | None,
+) -> tuple[list[Candidate], list[Candidate]]:
     """Dense candidates to be fused, and those only good to fill up behind everything else, each in the order given.
 
-    `spoken` are the languages of the embedding model, None for any; a passage without a language is trusted.
+    `spoken` are the languages of the embedding model, None for any; one without a language is trusted.
     """
     if spoken is None:
         return list(dense), []
-    if not _speaks(query, query_language, (passage.language for passage in sparse[:_WITNESSES]), spoken):
+    if not _speaks(query, query_language, (each.language for each in sparse[:_WITNESSES]), spoken):
         return [], list(dense)
-    trusted = [passage for passage in dense if not passage.language or passage.language in spoken]
-    return trusted, [passage for passage in dense if passage.language and passage.language not in spoken]
+    trusted = [each for each in dense if not each.language or each.language in spoken]
+    return trusted, [each for each in dense if each.language and each.language not in spoken]
 
 
 def _speaks(query: str, language: str, witnesses: Iterable[str], spoken: frozenset[str]) -> bool:

@@ -1,7 +1,7 @@
 """The reading side of the search index: one table, searched by vector or by terms, always at its newest version."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,11 +19,29 @@ _PROBES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passage:
-    """A row of the index as a channel found it.
+class Candidate:
+    """A row of the index as a channel found it: as much as ranking needs.
 
     Attributes:
         score: cosine similarity in [-1, 1] (dense) or BM25 (sparse).
+        snapshot: the version of the table it was found in.
+
+    """
+
+    chunk_id: str
+    kb_id: str
+    document_id: str
+    language: str
+    text_hash: str
+    score: float
+    snapshot: "lance.LanceDataset | None" = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A whole row of the index, but for its vector.
+
+    Attributes:
         terms: search terms of header and text, space-separated.
 
     """
@@ -45,10 +63,27 @@ class Passage:
     url: str | None
     language: str
     text_hash: str
-    score: float
 
 
-_COLUMNS = [field.name for field in fields(Passage) if field.name != "score"]
+_RANKED = [f.name for f in fields(Candidate) if f.name not in ("score", "snapshot")]
+_WHOLE = [f.name for f in fields(Passage)]
+
+
+def load_passages(candidates: Iterable[Candidate]) -> dict[str, Passage]:
+    """The whole rows of candidates by chunk id, from the very versions they were found in."""
+    by_snapshot: dict[int, list[Candidate]] = {}
+    for candidate in candidates:
+        by_snapshot.setdefault(id(candidate.snapshot), []).append(candidate)
+    found: dict[str, Passage] = {}
+    for group in by_snapshot.values():
+        table = group[0].snapshot
+        if table is None:
+            continue
+        documents = one_of("document_id", sorted({c.document_id for c in group}))  # indexed, so the scan is short
+        with systemic(Path(table.uri), "read"):
+            rows = table.to_table(columns=_WHOLE, filter=documents & one_of("chunk_id", [c.chunk_id for c in group]))
+        found.update((row["chunk_id"], Passage(**row)) for row in rows.to_pylist())
+    return found
 
 
 class IndexReader:
@@ -76,34 +111,34 @@ class IndexReader:
 
         return self._read(some) or set()
 
-    def dense(self, vector: "NDArray[np.float32]", kb_ids: Sequence[str], limit: int) -> list[Passage]:
+    def dense(self, vector: "NDArray[np.float32]", kb_ids: Sequence[str], limit: int) -> list[Candidate]:
         """The nearest passages of these knowledge bases by cosine, best first, at most `limit`."""
         nearest: dict[str, Any] = {"column": "vector", "q": vector, "k": limit, "metric": "cosine"}
 
-        def search(table: "lance.LanceDataset") -> list[Passage]:
+        def search(table: "lance.LanceDataset") -> list[Candidate]:
             exact = {"refine_factor": _REFINE, "minimum_nprobes": _PROBES} if self._has_vector_index else {}
-            columns = [*_COLUMNS, "_distance"]
+            columns = [*_RANKED, "_distance"]
             found = table.to_table(
                 columns=columns, nearest=nearest | exact, filter=one_of("kb_id", kb_ids), prefilter=True
             )
-            return _passages(found.to_pylist(), lambda row: 1.0 - row["_distance"])
+            return _candidates(table, found.to_pylist(), lambda row: 1.0 - row["_distance"])
 
         return (self._read(search) if kb_ids else None) or []
 
-    def sparse(self, terms: str, kb_ids: Sequence[str], limit: int) -> list[Passage]:
+    def sparse(self, terms: str, kb_ids: Sequence[str], limit: int) -> list[Candidate]:
         """The passages of these knowledge bases that hold any of the terms, by BM25, best first, at most `limit`.
 
         `terms` are as `stages.terms.query_terms` makes them; without any, nothing is found.
 
         """
 
-        def search(table: "lance.LanceDataset") -> list[Passage]:
+        def search(table: "lance.LanceDataset") -> list[Candidate]:
             from lance.query import MatchQuery
 
-            query, columns = MatchQuery(terms, "terms"), [*_COLUMNS, "_score"]
+            query, columns = MatchQuery(terms, "terms"), [*_RANKED, "_score"]
             kbs = one_of("kb_id", kb_ids)
             found = table.to_table(columns=columns, full_text_query=query, filter=kbs, prefilter=True, limit=limit)
-            return _passages(found.to_pylist(), lambda row: row["_score"])
+            return _candidates(table, found.to_pylist(), lambda row: row["_score"])
 
         return (self._read(search) if kb_ids and terms else None) or []
 
@@ -137,6 +172,10 @@ class IndexReader:
         return table
 
 
-def _passages(rows: Sequence[Mapping[str, Any]], score: Callable[[Mapping[str, Any]], float]) -> list[Passage]:
-    found = [Passage(**{name: row[name] for name in _COLUMNS}, score=float(score(row))) for row in rows]
-    return sorted(found, key=lambda passage: (-passage.score, passage.chunk_id))
+def _candidates(
+    table: "lance.LanceDataset", rows: Sequence[Mapping[str, Any]], score: Callable[[Mapping[str, Any]], float]
+) -> list[Candidate]:
+    found = [
+        Candidate(**{name: row[name] for name in _RANKED}, score=float(score(row)), snapshot=table) for row in rows
+    ]
+    return sorted(found, key=lambda candidate: (-candidate.score, candidate.chunk_id))

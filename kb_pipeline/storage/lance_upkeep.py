@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 VECTOR_INDEX_ROWS = 20_000
 """Below, a flat scan is as fast and exact."""
-_MAX_SMALL_FRAGMENTS = 32
+_MAX_SMALL_FRAGMENTS = 8
+_FRAGMENT_ROWS = 20_000  # fragments of this size are left alone, so that compaction costs with the change
 _MAX_INDEX_SEGMENTS = 16  # a segment per sync is cheap to write; merging them costs with the size of the table
 _MAX_VERSIONS = 100
 _KEEP_VERSIONS = timedelta(hours=1)  # readers that opened one go on reading it
@@ -62,8 +63,8 @@ def maintain(path: Path, vector_index_rows: int) -> list[str]:
     """Do what is due: fewer files, a vector index, coverage, fewer versions. The caller holds the table's lease."""
     done: list[str] = []
     table = _reopened(path)
-    if table.stats.dataset_stats()["num_small_files"] > _MAX_SMALL_FRAGMENTS:
-        table.optimize.compact_files()
+    if sum(fragment.count_rows() < _FRAGMENT_ROWS for fragment in table.get_fragments()) > _MAX_SMALL_FRAGMENTS:
+        table.optimize.compact_files(target_rows_per_fragment=_FRAGMENT_ROWS)
         table = _reopened(path)
         done.append("compacted")
     if _vector_index_is_due(table, vector_index_rows):
