@@ -1,5 +1,7 @@
 """Archives (ZIP): every member that can be read, in memory, as a section of one document."""
 
+from collections.abc import Callable
+
 from kb_pipeline.errors import KbError, Unsupported
 from kb_pipeline.records import RawItem
 from kb_pipeline.stages.normalize.blocks import Blocks
@@ -29,12 +31,17 @@ def _add_member(blocks: Blocks, archive: Archive, member: str, name: str, limits
 
 
 def add_inner(
-    blocks: Blocks, read: "object", file_name: str, full_name: str, label: str, limits: ParseLimits, depth: int
+    blocks: Blocks,
+    read: Callable[[], bytes],
+    file_name: str,
+    full_name: str,
+    label: str,
+    limits: ParseLimits,
+    depth: int,
 ) -> None:
     """A document inside a document under a heading; one that cannot be read becomes a warning that names it."""
     from kb_pipeline.stages.normalize import normalize_file
 
-    assert callable(read)
     try:
         found = normalize_file(RawItem(content=read(), kind="file", file_name=file_name), full_name, limits, depth + 1)
     except KbError as error:

@@ -12,7 +12,7 @@ from kb_pipeline.stages.normalize.limits import ParseLimits, stream_of
 
 _DOCUMENT, _SLIDE, _NOTES = 0x03E8, 0x03EE, 0x03F0
 _SLIDE_LIST, _SLIDE_AT = 0x0FF0, 0x03F3
-_TEXT_HEADER, _WIDE, _NARROW, _HEADER_FOOTER = 0x0F9F, 0x0FA0, 0x0FA8, 0x0FD9
+_TEXT_HEADER, _WIDE, _NARROW = 0x0F9F, 0x0FA0, 0x0FA8
 _TITLE_TYPES = (0, 6)
 _DEPTH = 64
 Record = tuple[int, int, bytes]
@@ -28,7 +28,11 @@ def read_ppt(content: bytes, name: str, limits: ParseLimits, depth: int) -> Bloc
     with olefile.OleFileIO(stream_of(content)) as ole:
         if ole.exists("EncryptedSummary"):
             raise AuthFailed(f"{name}: protected by a password; remove it and sync again")
-        stream = ole.openstream("PowerPoint Document").read()
+        return read_stream(ole.openstream("PowerPoint Document").read())
+
+
+def read_stream(stream: bytes) -> Blocks:
+    """The slides of a `PowerPoint Document` stream."""
     top = list(_records(stream))
     drawn = [list(_texts(body, 0)) for kind, _, body in top if kind == _SLIDE]
     notes = [list(_texts(body, 0)) for kind, _, body in top if kind == _NOTES]
@@ -57,7 +61,7 @@ def _records(data: bytes) -> Iterator[Record]:
         at += 8 + length
 
 
-def _is_container(data: bytes, kind: int) -> bool:
+def _is_container(kind: int) -> bool:
     return kind in (_DOCUMENT, _SLIDE, _NOTES, _SLIDE_LIST) or kind in (0x040C, 0xF002, 0xF003, 0xF004, 0xF00D)
 
 
@@ -77,7 +81,7 @@ def _texts(data: bytes, depth: int) -> Iterator[tuple[bool, str]]:
             )
             if text.strip(" \n*"):
                 yield is_title, text.strip()
-        elif _is_container(data, kind):
+        elif _is_container(kind):
             yield from _texts(body, depth + 1)
 
 

@@ -14,9 +14,8 @@ from kb_pipeline.stages.normalize.limits import ParseLimits, stream_of
 _FIB_MAGIC = 0xA5EC
 _ENCRYPTED, _TABLE_1 = 0x0100, 0x0200
 _CLX_AT = 0x01A2
-_STYLES_AT = 0x00A2
 _FIELD = re.compile(r"\x13[^\x13\x14\x15]*(?:\x14([^\x13\x14\x15]*))?\x15")
-_CELL, _PARAGRAPH = "\x07", "\r"
+_CELL = "\x07"
 
 
 def read_doc(content: bytes, name: str, limits: ParseLimits, depth: int) -> Blocks:
@@ -36,10 +35,10 @@ def read_doc(content: bytes, name: str, limits: ParseLimits, depth: int) -> Bloc
         table = ole.openstream("1Table" if flags & _TABLE_1 else "0Table").read()
         blocks = Blocks()
         _add_properties(blocks, ole)
-    text = _text(main, table)
+    text = document_text(main, table)
     while (plain := _FIELD.sub(lambda field: field[1] or "", text)) != text:
         text = plain
-    _add_text(blocks, text)
+    add_text(blocks, text)
     return blocks
 
 
@@ -57,7 +56,7 @@ def _add_properties(blocks: Blocks, ole: Any) -> None:
     blocks.title, blocks.author = shown(found.title), shown(found.author) or None
 
 
-def _text(main: bytes, table: bytes) -> str:
+def document_text(main: bytes, table: bytes) -> str:
     """All characters of the document in logical order, by the piece table."""
     offset, size = struct.unpack_from("<II", main, _CLX_AT)
     clx = table[offset : offset + size]
@@ -82,7 +81,7 @@ def _text(main: bytes, table: bytes) -> str:
     return "".join(parts)
 
 
-def _add_text(blocks: Blocks, text: str) -> None:
+def add_text(blocks: Blocks, text: str) -> None:
     """Paragraphs end with CR, cells with BEL; a row ends with an empty cell."""
     text = re.sub(r"[\x01\x02\x05\x08\x15]", "", text).replace("\x1e", "-").replace("\x1f", "")
     rows: list[list[str]] = []
@@ -101,10 +100,8 @@ def _add_text(blocks: Blocks, text: str) -> None:
         if cells:  # a paragraph inside a cell
             pending.append(piece)
             continue
-        following_is_cell = False
-        if rows and not following_is_cell:
-            blocks.table(rows)
-            rows = []
+        blocks.table(rows)
+        rows = []
         blocks.add(piece.replace("\x0b", "\n"))
     if cells:
         rows.append(cells)

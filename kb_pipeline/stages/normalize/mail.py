@@ -127,10 +127,12 @@ def _add_attachment(blocks: Blocks, part: email.message.Message, name: str, limi
     ending = {"text/html": ".html", "text/plain": ".txt", "text/csv": ".csv", "text/calendar": ".txt"}
     file_name = _file_name(part).replace("\\", "/").rsplit("/", 1)[-1]
     file_name = file_name or f"unnamed{ending.get(part.get_content_type(), '')}"
-    content = _bytes(part)
-    add_inner(
-        blocks, lambda: content, file_name, f"{name}: attachment {file_name}", f"Attachment: {file_name}", limits, depth
-    )
+    _add_file(blocks, _bytes(part), file_name, name, limits, depth)
+
+
+def _add_file(blocks: Blocks, content: bytes, file_name: str, name: str, limits: ParseLimits, depth: int) -> None:
+    full_name, label = f"{name}: attachment {file_name}", f"Attachment: {file_name}"
+    add_inner(blocks, lambda: content, file_name, full_name, label, limits, depth)
 
 
 def read_msg(content: bytes, name: str, limits: ParseLimits, depth: int) -> Blocks:
@@ -152,7 +154,5 @@ def read_msg(content: bytes, name: str, limits: ParseLimits, depth: int) -> Bloc
         add_html(blocks, message.html_body)
     for attachment in message.attachments:
         file_name = (attachment.file_name or "unnamed").replace("\\", "/").rsplit("/", 1)[-1]
-        data = attachment.file_bytes or b""
-        label = f"Attachment: {file_name}"
-        add_inner(blocks, lambda data=data: data, file_name, f"{name}: attachment {file_name}", label, limits, depth)
+        _add_file(blocks, attachment.file_bytes or b"", file_name, name, limits, depth)
     return blocks
