@@ -63,7 +63,12 @@ class Entry:
     def plain(self) -> str:
         """The body's words, roughly: for comparing and hashing, not for reading."""
         text = (
-            re.sub(r"<(script|style)\b.*?</\1\s*>|<!--.*?-->", " ", self.body, flags=re.IGNORECASE | re.DOTALL)
+            re.sub(
+                r"<(script|style)\b.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)",
+                " ",
+                self.body,
+                flags=re.IGNORECASE | re.DOTALL,
+            )
             if self.is_html
             else self.body
         )

@@ -15,8 +15,8 @@ _XML_OWN = {"lt", "gt", "amp", "quot", "apos"}
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _REFERENCE = re.compile(r"&([A-Za-z_:][\w:.-]*);")
 _ENTITY = re.compile(r"<!ENTITY\s+(%\s+)?([^\s%]+)\s+(?:(SYSTEM|PUBLIC)\b|\"([^\"]*)\"|'([^']*)')", re.IGNORECASE)
-_OPAQUE = re.compile(r"(<!\[CDATA\[.*?\]\]>|<!--.*?-->)", re.DOTALL)
-_BARE_GUID = re.compile(r"<guid\b[^>]*>(?=\s*(?:<!\[CDATA\[)?\s*[^\s<>/]+\s*(?:\]\]>)?\s*</guid>)")
+_OPAQUE = re.compile(r"(<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z))", re.DOTALL)
+_BARE_GUID = re.compile(r"<guid\b[^<>]{0,300}>(?=\s*(?:<!\[CDATA\[)?\s*[^\s<>/]{1,500}\s*(?:\]\]>)?\s*</guid>)")
 _DECLARATION = re.compile(r"\A<\?xml\b[^>]*\?>")
 
 
@@ -81,7 +81,7 @@ def _without_doctype(text: str) -> tuple[str, str]:
     if not found:
         return "", text
     position, opened = found.end(), -1
-    token = re.compile(r"<!--.*?-->|\"[^\"]*\"|'[^']*'|[\[\]>]", re.DOTALL)
+    token = re.compile(r"<!--.*?(?:-->|\Z)|\"[^\"]*\"|'[^']*'|[\[\]>]", re.DOTALL)
     while piece := token.search(text, position):
         position = piece.end()
         if piece[0] == "[" and opened < 0:
@@ -98,7 +98,7 @@ def _without_doctype(text: str) -> tuple[str, str]:
 def _declared_entities(subset: str, name: str) -> dict[str, str]:
     """Replacement text of each declared entity; an external one is replaced by nothing."""
     raw: dict[str, str] = {}
-    for found in _ENTITY.finditer(re.sub(r"<!--.*?-->", "", subset, flags=re.DOTALL)):
+    for found in _ENTITY.finditer(re.sub(r"<!--.*?(?:-->|\Z)", "", subset, flags=re.DOTALL)):
         if not found[1]:
             raw.setdefault(found[2], "" if found[3] else found[4] or found[5] or "")
     expanded: dict[str, str] = {}

@@ -17,7 +17,7 @@ from kb_pipeline.urls import canonical_url, shown
 HELD_BYTES = 64_000_000
 """Bodies kept between listing and fetching, at most."""
 _NOISE = re.compile(
-    rb"<script\b.*?</script\s*>|<style\b.*?</style\s*>|<!--.*?-->|<input\b[^>]*type\s*=\s*[\"']?hidden[^>]*>|<meta\b[^>]*csrf[^>]*>"
+    rb"<script\b.*?(?:</script\s*>|\Z)|<style\b.*?(?:</style\s*>|\Z)|<!--.*?(?:-->|\Z)|<input\b[^<>]{0,500}type\s*=\s*[\"']?hidden[^<>]{0,2000}>|<meta\b[^<>]{0,500}csrf[^<>]{0,2000}>"
     rb"|\s(?:nonce|integrity|data-[\w-]+|id|class|style)\s*=\s*(?:\"[^\"]*\"|'[^']*')",
     re.IGNORECASE | re.DOTALL,
 )

@@ -2,7 +2,9 @@
 
 # ruff: noqa: E501, PT018 - a page or feed is clearer on one line
 
+import contextlib
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -262,3 +264,12 @@ def test_feeds_are_told_by_the_shape_of_their_address(world: World, url: str, is
 def test_an_address_that_is_none_is_a_usage_error(world: World) -> None:
     with pytest.raises(UsageError, match="the address"):
         world.rss.canonical("not a url")
+
+
+@pytest.mark.parametrize("piece", ["<![CDATA[", "<!--", "<guid ", "<!DOCTYPE [<!--", "<!ENTITY x '", "&lt;![CDATA["])
+def test_unfinished_markup_without_end_takes_no_time_without_end(world: World, piece: str) -> None:
+    world.stub.serve(FEED, '<rss version="2.0"><channel><item><description>' + piece * 100_000)
+    started = time.monotonic()
+    with contextlib.suppress(UnitFailure):
+        world.items()
+    assert time.monotonic() - started < 15

@@ -59,6 +59,7 @@ _WALL_WORDS = re.compile(
     re.IGNORECASE,
 )
 _WALL_CHARS = 1_500
+_MOST_WALLS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,17 @@ def read_page(text: str, keeps_all: bool = False) -> Page:
 def words(element: Any) -> str:
     """All text of an element on one line."""
     return " ".join(element.xpath("string()").split())
+
+
+def _short_words(element: Any, limit: int) -> str:
+    """The element's text on one line, "" where it is longer: reads no further, as elements lie inside each other."""
+    parts, size = [], 0
+    for part in element.itertext():
+        parts.append(part)
+        size += len(part.strip())
+        if size >= limit:
+            return ""
+    return " ".join("".join(parts).split())
 
 
 def names(element: Any) -> str:
@@ -208,7 +220,7 @@ def _drop_consent(root: Any) -> bool:
         "//button | //input[@type='button' or @type='submit'] | //a[@role='button' or contains(@class, 'btn') or"
         " contains(@class, 'button')]"
     ):
-        if _ACCEPT_WORDS.match(words(button) or button.get("value") or ""):
+        if len(found) < _MOST_WALLS and _ACCEPT_WORDS.match(words(button) or button.get("value") or ""):
             wall = _wall_around(button)
             if wall is not None:
                 found.append(wall)
@@ -232,7 +244,7 @@ def _drop_pay_walls(root: Any) -> bool:
     """Takes out what asks to pay or sign up for the rest of the text."""
     found = []
     for element in root.iter("div", "section", "aside", "p", "form"):
-        text = words(element)
+        text = _short_words(element, _WALL_CHARS)
         asks = 0 < len(text) < _WALL_CHARS and _WALL_WORDS.search(text) and not _holds_article(element)
         is_short = len(text) < 300 and len(element.xpath("./p | ./div/p")) <= 2
         if asks and (is_short or _WALL_NAME.search(names(element))):
