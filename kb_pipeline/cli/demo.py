@@ -126,12 +126,11 @@ def _titles(store: "Store", kb_id: str) -> tuple[str, ...]:
 def _answer(store: "Store", kb_id: str, questions: tuple[str, ...]) -> None:
     from kb_pipeline.query import OPERATOR, open_query
 
-    query = open_query(store.layout.home)
-    for question in questions:
-        click.echo()
-        click.secho(printable(question), bold=True)
-        result = query.search(question, caller=OPERATOR, kb_id=kb_id, top_k=3)
-        for source in result.sources:
-            click.echo(f"  [{source.number}] {printable(source.source)}  ({source.relevance_score:.2f})")
-            click.echo(f"      {printable(' '.join(source.text.split()))[:240]}")
+    with open_query(store.layout.home) as query:
+        for question in questions:
+            click.echo()
+            click.secho(printable(question), bold=True)
+            for source in query.search(question, caller=OPERATOR, kb_id=kb_id, top_k=3).sources:
+                click.echo(f"  [{source.number}] {printable(source.source)}  ({source.relevanceScore:.2f})")
+                click.echo(f"      {printable(' '.join(source.text.split()))[:240]}")
     click.echo()
