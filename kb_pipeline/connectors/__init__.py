@@ -1,0 +1,1 @@
+"""Where content comes from: the contract, the registry, and one connector for each kind of source."""

@@ -1,0 +1,1 @@
+"""The outside world: one Protocol a service, then one file per provider."""
