@@ -1,4 +1,4 @@
-"""The embedders: the packaged model against sentence-transformers itself, long texts, damage, and the choice by settings."""
+"""The embedders: the packaged model against sentence-transformers itself, long texts, damage, choice by settings."""
 
 import json
 import shutil
@@ -52,7 +52,8 @@ def test_the_packaged_model_gives_the_vectors_of_sentence_transformers(
 
 def test_a_vector_does_not_depend_on_its_company_nor_on_order(minilm: MiniLM) -> None:
     together = minilm.embed_documents(TEXTS)
-    assert together.shape == (len(TEXTS), 384) and together.dtype == np.float32
+    assert together.shape == (len(TEXTS), 384)
+    assert together.dtype == np.float32
     for row, text in enumerate(TEXTS):
         assert np.array_equal(minilm.embed_documents([text])[0], together[row])
     assert np.array_equal(minilm.embed_documents(TEXTS[::-1])[::-1], together)
@@ -127,9 +128,11 @@ def test_the_settings_choose_the_embedder(tmp_path: Path) -> None:
     packaged: dict[str, Any] = {"embedding_model": "all-MiniLM-L6-v2"}
     assert isinstance(open_embedder(Settings(**packaged), tmp_path), MiniLM)
     fake = open_embedder(Settings(embedding_model="fake:small:16"), tmp_path)
-    assert isinstance(fake, HashingEmbedder) and fake.space.dims == 16
+    assert isinstance(fake, HashingEmbedder)
+    assert fake.space.dims == 16
     folder = open_embedder(Settings(embedding_model=str(minilm_graph.package_folder())), tmp_path)
-    assert isinstance(folder, SentenceTransformerEmbedder) and folder.space.dims == 384
+    assert isinstance(folder, SentenceTransformerEmbedder)
+    assert folder.space.dims == 384
     assert not list(tmp_path.iterdir()), "nothing is prepared before the first text"
 
 
@@ -149,6 +152,7 @@ def test_a_changed_model_folder_is_another_space(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"hidden_size": 8}))
     (tmp_path / "model.safetensors").write_bytes(b"a" * 200_000)
     before = SentenceTransformerEmbedder(str(tmp_path)).space
-    assert before == SentenceTransformerEmbedder(str(tmp_path)).space and before.dims == 8
+    assert before == SentenceTransformerEmbedder(str(tmp_path)).space
+    assert before.dims == 8
     (tmp_path / "model.safetensors").write_bytes(b"a" * 199_999 + b"b")
     assert SentenceTransformerEmbedder(str(tmp_path)).space.space_id != before.space_id

@@ -20,11 +20,11 @@ _CLAUSE = regex.compile(
 _WORD = regex.compile(r"\s|[\u200b\u00ad]")
 
 LEVELS = (
-    (_PARAGRAPH, 0.5),
-    (_LINE, 0.5),
-    (_SENTENCE, 0.5),
-    (_WRAPPED_LINE, 0.6),
-    (_CLAUSE, 0.6),
+    (_PARAGRAPH, 0.7),
+    (_LINE, 0.7),
+    (_SENTENCE, 0.7),
+    (_WRAPPED_LINE, 0.7),
+    (_CLAUSE, 0.7),
     (_WORD, 0.4),
 )
 """(what ends at a cut, least share of the size that a chunk ending there fills), best first."""

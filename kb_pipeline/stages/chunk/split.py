@@ -16,8 +16,9 @@ from kb_pipeline.stages.chunk.rulers import Characters, CountTokens, Ruler, Toke
 
 _LEAST_SECTION = 0.3
 _LEAST_TAIL = 0.25
+_LEAST_SHARE_BEFORE_TAIL = 0.5  # where room is left for the tail, a chunk may be shorter
 _SLACK = 8  # characters past the reach that a pattern may look at
-_INK = re.compile(r"\S")  # by `re`: it holds the same characters for white space as str.strip
+_INK = re.compile(r"\S")  # `re` and `str.strip` agree on what white space is, `regex` differs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,14 +137,15 @@ class _Splitter:
             if place is not None and (cut := self._cut_at(place, start, limit, borders)):
                 return cut
         for ends, least_share in LEVELS:
-            window = self._ruler.forward(start, self._size * least_share), limit
+            share = least_share if limit == reach else min(least_share, _LEAST_SHARE_BEFORE_TAIL)
+            window = self._ruler.forward(start, self._size * share), limit
             if cut := self._last_cut(ends, start, window, borders):
                 return cut
         for place in lasts:
             if place is not None and (cut := self._cut_at(place, start, limit, borders)):
                 return cut
         border = borders.last(limit)
-        return self._cut_at(border, start, border, borders) or _Cut(border, border)
+        return self._cut_at(border, start, border, borders) or _Cut(border, self._ink_from(border))
 
     def _last_cut(self, ends: regex.Pattern[str], start: int, window: tuple[int, int], borders: Borders) -> _Cut | None:
         """The last cut that such an end allows in the window."""
