@@ -1,5 +1,6 @@
 """Open a home and search it: scope, channels, fusion, citations, event. Each step is a file beside this one."""
 
+import importlib
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,9 @@ from kb_pipeline.stages.terms import query_terms
 from kb_pipeline.storage.lance_read import load_passages
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from kb_pipeline.services.embedder import Embedder
     from kb_pipeline.settings import Settings
 
@@ -51,11 +55,12 @@ class Query:
     ) -> None:
         self.settings = settings
         self._pool = ThreadPoolExecutor(8, "kb-query")
+        self._is_warm = False
         self._writer = ThreadPoolExecutor(1, "kb-events")
         self._catalog = self._pool.submit(catalog)
         self._make_embedder = embedder
         self._channels = Channels(settings.storage_root, self._pool)
-        self._vector = lru_cache(maxsize=_CACHED_VECTORS)(lambda text: self._embedder.result().embed_query(text))
+        self._vector = lru_cache(maxsize=_CACHED_VECTORS)(self._embed)
 
     def search(
         self,
@@ -113,11 +118,10 @@ class Query:
     ) -> tuple[SearchResult, dict[str, Any]]:
         start = time.perf_counter()
         channels = self._checked(query, top_k, modes)
-        if "dense" in channels:
-            _ = self._embedder  # starts loading while the catalog is asked
+        text = _clean(query)
+        self._warm_up(text, channels)
         catalog = self._catalog.result()
         scope = scope_of(catalog.visible(caller.user_id, caller.client_id, caller.is_operator), kb_id)
-        text = _clean(query)
         language = detect_language(text)
         terms = query_terms(text, language)
         found = self._find(scope, channels, text, terms, max(CANDIDATES, 2 * top_k))
@@ -128,7 +132,7 @@ class Query:
         hits = tuple(hit_of(rank, each, passages, terms) for rank, each in enumerate(ranked, start=1))
         found.timings["total"] = (time.perf_counter() - start) * 1e3
         result = SearchResult(
-            query=text if text.strip() else query,
+            query=text or query,
             event_id=f"e{uuid.uuid4().hex}",
             hits=hits,
             sources=sources_of(hits, scope.names),
@@ -149,8 +153,17 @@ class Query:
             raise UsageError(f"Search modes are {', '.join(CHANNELS)}; got {', '.join(map(repr, modes)) or 'none'}.")
         return tuple(name for name in CHANNELS if name in modes)
 
+    def _warm_up(self, text: str, channels: Sequence[Channel]) -> None:
+        """Before the first search: load the index engine, and the model by embedding, while the catalog is asked."""
+        if self._is_warm:
+            return
+        self._is_warm = True
+        self._pool.submit(importlib.import_module, "lance")
+        if "dense" in channels and text:
+            self._pool.submit(self._vector, text)  # fails as the dense channel will, which then says so
+
     def _find(self, scope: Scope, channels: Sequence[Channel], text: str, terms: str, limit: int) -> Found:
-        if not text.strip() or not scope.tenants:
+        if not text or not scope.tenants:
             return Found(channels={name: [] for name in channels})
         return self._channels.search(
             scope,
@@ -170,7 +183,7 @@ class Query:
 
     def _notes(self, query: str, text: str, scope: Scope, channels: Sequence[Channel], found: Found) -> Sequence[str]:
         notes = [f"The {name} channel was skipped: {error}" for name, error in found.failed.items()]
-        if not text.strip():
+        if not text:
             notes.append(f"The query {query!r} holds nothing that can be searched.")
         how = "only by their words" if "sparse" in channels else "not at all"
         for space_id, kb_ids in sorted(found.foreign.items()):
@@ -184,6 +197,9 @@ class Query:
     def _settings_hash(self, channels: Sequence[Channel]) -> str:
         model = self.settings.embedding_model
         return ids.json_hash({"channels": list(channels), "model": model, "k": K, "candidates": CANDIDATES})
+
+    def _embed(self, text: str) -> "NDArray[np.float32]":
+        return self._embedder.result().embed_query(text)
 
     @cached_property
     def _embedder(self) -> "Future[Embedder]":

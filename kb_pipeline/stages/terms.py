@@ -34,6 +34,7 @@ _RUN = regex.compile(
     regex.VERBOSE,
 )
 _PART = regex.compile(r"[^\W_]+")
+_BREAK = regex.compile(r"[/\\:@=,&|]+")  # between identifiers, where one holds several: paths, addresses, pairs
 _HUMP = regex.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", flags=regex.VERSION1)
 _UNSPACED = regex.compile(
     r"(?P<ideographs>[\p{Han}\p{Hiragana}\p{Katakana}\u30fc]+)"
@@ -132,16 +133,18 @@ def _unspaced_terms(run: str, script: str) -> Iterator[str]:
 
 
 def _spaced_terms(run: str, language: str) -> Iterator[str]:
-    """The whole run if it has parts or symbols, then each part in its forms."""
+    """The whole run if it has parts or symbols, the identifiers it is made of, then each part in its forms."""
     parts = _PART.findall(run)
     if not parts:
         return
     words = [word for part in parts for word in _humps(part)]
     if len(words) > 1 or len(parts[0]) != len(run):
-        whole = _folded(run.casefold())[:MAX_TERM_CHARS]
-        yield whole
-        if "," in whole:
-            yield whole.replace(",", "")  # 1,000 is also 1000
+        yield _folded(run.casefold())[:MAX_TERM_CHARS]
+        segments = _BREAK.split(run)
+        if len(segments) > 1:
+            yield from (_folded(s.casefold())[:MAX_TERM_CHARS] for s in segments if not s.isalnum())
+            if "," in run:
+                yield _folded(run.casefold()).replace(",", "")[:MAX_TERM_CHARS]  # 1,000 is also 1000
     for word in words:
         yield from _word_forms(word, language)
 

@@ -27,6 +27,8 @@ def finds(query: str, text: str, language: str = "", query_language: str = "") -
         ("Python 3.11.7.", "3.11.7"),
         ("on 2024-01-05, late", "2024-01-05"),
         ("15% off", "15%"),
+        ("hinge QX-77B/Rv2 fits", "qx-77b"),
+        ("see https://docs.example.org/a_b/c.html", "docs.example.org"),
         ("paid 1,000,000 in all", "1000000"),
         ("mail lamp.desk+night@lamps.example now", "lamp.desk+night@lamps.example"),
         (r"in C:\tools\net.ini under", r"c:\tools\net.ini"),

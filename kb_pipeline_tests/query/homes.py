@@ -1,0 +1,67 @@
+"""A home filled by hand, without any stage: catalog rows and index rows of a few texts."""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from kb_pipeline import ids
+from kb_pipeline.query import Query, SearchResult
+from kb_pipeline.schemas import chunk_index
+from kb_pipeline.settings import Settings
+from kb_pipeline.stages.language import detect_language
+from kb_pipeline.stages.terms import index_terms
+from kb_pipeline.storage.catalog import Catalog, KnowledgeBase
+from kb_pipeline.storage.lance import ChunkIndex
+from kb_pipeline.testing.embedder import HashingEmbedder
+
+
+class Home:
+    """Texts in knowledge bases, and a way to search them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.catalog = Catalog.open(settings)
+        _, name, dims = settings.embedding_model.split(":")
+        self.embedder = HashingEmbedder(name, int(dims))
+
+    def knowledge_base(self, name: str, scope: str = "public", owner: str = "", client: str = "") -> KnowledgeBase:
+        return self.catalog.create_knowledge_base(name, scope, owner=owner, client_id=client)
+
+    def put(
+        self, kb: KnowledgeBase, texts: Mapping[str, str | list[str]], embedder: HashingEmbedder | None = None
+    ) -> None:
+        """Documents by title, each of one or more chunks."""
+        embedder = embedder or self.embedder
+        rows = [row for title, text in texts.items() for row in _rows(kb, title, text, embedder)]
+        documents = list(dict.fromkeys(row["document_id"] for row in rows))
+        table = pa.Table.from_pylist(rows, schema=chunk_index(embedder.space.dims).schema)
+        ChunkIndex(self.settings.storage_root, kb.tenant, embedder.space).replace_documents(
+            kb.kb_id, "s", documents, table
+        )
+        self.catalog.save_documents(
+            {"document_id": d, "kb_id": kb.kb_id, "source_id": "s", "external_id": d, "status": "ready"}
+            for d in documents
+        )
+
+    def open(self) -> Query:
+        return Query(self.settings, lambda: Catalog.open(self.settings), lambda: self.embedder)
+
+
+def _rows(kb: KnowledgeBase, title: str, texts: str | list[str], embedder: HashingEmbedder) -> list[dict[str, object]]:
+    document = ids.document_id(kb.kb_id, "test", title)
+    chunks = [texts] if isinstance(texts, str) else texts
+    return [
+        {
+            "kb_id": kb.kb_id, "source_id": "s", "document_id": document, "chunk_id": ids.chunk_id(document, i),
+            "chunk_idx": i, "text": text, "header": "", "start_char": 0, "end_char": len(text), "page": None,
+            "start_seconds": None, "title": title, "url": None, "language": detect_language(text),
+            "text_hash": ids.text_hash(text), "indexed_hash": ids.text_hash(text), "external_id": title,
+            "terms": index_terms(text, detect_language(text)), "vector": embedder.embed_documents([text])[0],
+        }
+        for i, text in enumerate(chunks)
+    ]  # fmt: skip
+
+
+def titles(result: SearchResult) -> list[str]:
+    """Titles of the hits, best first."""
+    return [hit.document_title for hit in result.hits]
