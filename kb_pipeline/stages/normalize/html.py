@@ -7,6 +7,7 @@ so that no clause of a paragraph is lost with the markup around it.
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from kb_pipeline.errors import Blocked, UnitFailure, Unsupported
@@ -79,8 +80,24 @@ def normalize_html(raw: RawItem) -> NormalizedContent:
     if failure := _no_document(page, meta, text, name):
         raise failure
     found = _written(chosen, meta, raw, name)
+    if found.published_at is None:
+        found = replace(found, published_at=_dated(page, raw.url))
     is_partial = page.had_pay_wall or (not meta.is_free and len(found.text) < 1_500)
     return replace(found, is_partial=is_partial, warnings=("only the free part of the page",) if is_partial else ())
+
+
+def _dated(page: Page, url: str) -> datetime | None:
+    """The day on which the page seems to have been published, from its address and markup, not from loose text."""
+    import copy
+
+    import trafilatura
+
+    how = {"original_date": True, "extensive_search": False, "outputformat": "%Y-%m-%d"}
+    told = trafilatura.extract_metadata(copy.deepcopy(page.full), default_url=url, date_config=how)
+    try:
+        return datetime.fromisoformat(told.date).replace(tzinfo=UTC) if told.date else None
+    except ValueError:
+        return None
 
 
 def choose(blocks: Sequence[Block], page: Page) -> list[Block]:
