@@ -119,12 +119,12 @@ class Query:
         start = time.perf_counter()
         channels = self._checked(query, top_k, modes)
         text = _clean(query)
-        self._warm_up(text, channels)
+        embed = self._warm_up(text, channels)
         catalog = self._catalog.result()
         scope = scope_of(catalog.visible(caller.user_id, caller.client_id, caller.is_operator), kb_id)
         language = detect_language(text)
         terms = query_terms(text, language)
-        found = self._find(scope, channels, text, terms, max(CANDIDATES, 2 * top_k))
+        found = self._find(scope, channels, embed, terms, max(CANDIDATES, 2 * top_k))
         ranked = self._ranked(text, language, found)
         gone = catalog.not_live(sorted({each.candidate.document_id for each in ranked}))
         ranked = merge_equal([each for each in ranked if each.candidate.document_id not in gone])[:top_k]
@@ -153,25 +153,31 @@ class Query:
             raise UsageError(f"Search modes are {', '.join(CHANNELS)}; got {', '.join(map(repr, modes)) or 'none'}.")
         return tuple(name for name in CHANNELS if name in modes)
 
-    def _warm_up(self, text: str, channels: Sequence[Channel]) -> None:
-        """Before the first search: load the index engine, and the model by embedding, while the catalog is asked."""
+    def _warm_up(self, text: str, channels: Sequence[Channel]) -> "Callable[[], NDArray[np.float32]] | None":
+        """How to embed the query, None for a blank one; the first search starts that at once, and loads the index engine.
+
+        So model, engine and catalog load side by side.
+        """
+        if not text:
+            return None
         if self._is_warm:
-            return
+            return lambda: self._vector(text)
         self._is_warm = True
         self._pool.submit(importlib.import_module, "lance")
-        if "dense" in channels and text:
-            self._pool.submit(self._vector, text)  # fails as the dense channel will, which then says so
+        return self._pool.submit(self._vector, text).result if "dense" in channels else lambda: self._vector(text)
 
-    def _find(self, scope: Scope, channels: Sequence[Channel], text: str, terms: str, limit: int) -> Found:
-        if not text or not scope.tenants:
+    def _find(
+        self,
+        scope: Scope,
+        channels: Sequence[Channel],
+        embed: "Callable[[], NDArray[np.float32]] | None",
+        terms: str,
+        limit: int,
+    ) -> Found:
+        if embed is None or not scope.tenants:
             return Found(channels={name: [] for name in channels})
         return self._channels.search(
-            scope,
-            channels,
-            terms,
-            embed=lambda: self._vector(text),
-            space_id=lambda: self._embedder.result().space.space_id,
-            limit=limit,
+            scope, channels, terms, embed, space_id=lambda: self._embedder.result().space.space_id, limit=limit
         )
 
     def _ranked(self, text: str, language: str, found: Found) -> list[Ranked]:
