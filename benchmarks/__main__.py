@@ -23,7 +23,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument("--data", type=Path, help="folder with retrieval sets")
     parser.add_argument("--documents", type=int, default=0, help="documents of the ingest benchmark; 0 for all")
-    parser.add_argument("--only", nargs="+", choices=("pipeline", "search", "quality"), default=["pipeline", "search", "quality"])
+    parser.add_argument(
+        "--only", nargs="+", choices=("pipeline", "search", "quality"), default=["pipeline", "search", "quality"]
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
     chosen = parser.parse_args()
     results: dict[str, object] = {"machine": machine()}

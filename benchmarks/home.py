@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kb_pipeline.automation.run import Syncer, SyncReport, open_syncer
 from kb_pipeline.settings import Settings
-from kb_pipeline.storage.catalog import SourceRow
+from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.store import Store
 
 

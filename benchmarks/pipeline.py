@@ -10,7 +10,7 @@ from benchmarks.home import Bench, bench_home
 from kb_pipeline.schemas import CHUNKS
 from kb_pipeline.services.embedders import open_embedder
 from kb_pipeline.stages.rows import indexed_text
-from kb_pipeline.storage.catalog import SourceRow
+from kb_pipeline.storage.catalog_records import SourceRow
 
 
 def measure(corpus: Path, work: Path, documents: int) -> dict[str, Any]:
@@ -23,9 +23,7 @@ def measure(corpus: Path, work: Path, documents: int) -> dict[str, Any]:
         bench.sync(empty)
         source = bench.add("full", records)
         first = bench.sync(source)
-        texts = [
-            indexed_text(row) for table in bench.store.dataset(CHUNKS, source).scan() for row in table.to_pylist()
-        ]
+        texts = [indexed_text(row) for table in bench.store.dataset(CHUNKS, source).scan() for row in table.to_pylist()]
         ours, bare = _bare_seconds(bench, texts)
         empty_s = min(bench.sync(empty).seconds for _ in range(3))
         again = _unchanged(bench, source)
@@ -70,7 +68,9 @@ def _bare_seconds(bench: Bench, texts: list[str]) -> tuple[float, float]:
 def _state(bench: Bench, source: SourceRow) -> tuple[int, dict[str, int]]:
     tenant = bench.store.catalog.knowledge_base(source.kb_id).tenant
     versions = sum(index.statistics().versions for index in bench.store.indexes(tenant))
-    files = {str(p): p.stat().st_mtime_ns for p in bench.store.layout.root.rglob("*") if p.suffix in (".parquet", ".lance")}
+    files = {
+        str(p): p.stat().st_mtime_ns for p in bench.store.layout.root.rglob("*") if p.suffix in (".parquet", ".lance")
+    }
     return versions, files
 
 

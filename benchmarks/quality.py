@@ -23,13 +23,20 @@ def measure(folders: list[Path], work: Path) -> list[dict[str, Any]]:
             sys.executable, "-m", "kb_pipeline.cli", "eval", source.kb_id, "--queries", str(folder / "queries.jsonl"),
             "--qrels", str(folder / "qrels.tsv"), "--json",
         ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env={"KB_HOME": str(home), "PATH": ""})
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, env={"KB_HOME": str(home), "PATH": ""}
+        )
         scored = json.loads(done.stdout)
         channels = {name: round(score["ndcg@10"], 4) for name, score in scored["channels"].items()}
         rows.append(
             {
-                "set": folder.name, "queries": scored["queries"], "hybrid": round(scored["ndcg@10"], 4), **channels,
-                "recall@10": round(scored["recall@10"], 4), "p50_ms": scored["p50_ms"], "p95_ms": scored["p95_ms"],
+                "set": folder.name,
+                "queries": scored["queries"],
+                "hybrid": round(scored["ndcg@10"], 4),
+                **channels,
+                "recall@10": round(scored["recall@10"], 4),
+                "p50_ms": scored["p50_ms"],
+                "p95_ms": scored["p95_ms"],
             }  # fmt: skip
         )
     return rows

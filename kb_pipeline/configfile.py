@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from kb_pipeline.connectors.registry import Registry
 from kb_pipeline.errors import NotVisible, UsageError
 from kb_pipeline.sources import add_source, parse_schedule
-from kb_pipeline.storage.catalog import Catalog, KnowledgeBase
+from kb_pipeline.storage.catalog import Catalog
+from kb_pipeline.storage.catalog_records import KnowledgeBase
 
 
 class SourceConfig(BaseModel):

@@ -9,7 +9,7 @@ from typing import Literal
 from kb_pipeline.errors import KbError
 from kb_pipeline.schemas import PARQUET_TABLES
 from kb_pipeline.services.embedder import Embedder
-from kb_pipeline.storage.catalog import SourceRow
+from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.store import Store
 
 LEAST_FREE_BYTES = 1_000_000_000
@@ -33,7 +33,9 @@ def examine(store: Store, open_embedder: Callable[[], Embedder]) -> Iterator[Fin
         sources = store.catalog.sources()
         bases = {base.kb_id: base for base in store.catalog.knowledge_bases()}
     except KbError as error:
-        yield Finding(subject="catalog", state="broken", found=str(error), advice="Restore KB_HOME, or mend KB_DATABASE_URL.")
+        yield Finding(
+            subject="catalog", state="broken", found=str(error), advice="Restore KB_HOME, or mend KB_DATABASE_URL."
+        )
         return
     yield Finding(subject="catalog", state="ok", found=f"{len(bases)} knowledge bases, {len(sources)} sources")
     for source in sources:
@@ -45,7 +47,9 @@ def examine(store: Store, open_embedder: Callable[[], Embedder]) -> Iterator[Fin
 def _home(store: Store) -> Finding:
     root = store.layout.root
     if not os.access(root, os.W_OK):
-        return Finding(subject="storage", state="broken", found=f"{root} cannot be written", advice="Mend its permissions.")
+        return Finding(
+            subject="storage", state="broken", found=f"{root} cannot be written", advice="Mend its permissions."
+        )
     free = shutil.disk_usage(root).free
     found = f"{root}, {free / 1e9:.1f} GB free"
     if free < LEAST_FREE_BYTES:
@@ -58,11 +62,16 @@ def _embedder(open_embedder: Callable[[], Embedder]) -> Finding:
         embedder = open_embedder()
         dims = len(embedder.embed_query("is anyone there"))
     except KbError as error:
-        return Finding(subject="embedder", state="broken", found=str(error), advice="Set EMBEDDING_MODEL to a model that is here.")
+        return Finding(
+            subject="embedder", state="broken", found=str(error), advice="Set EMBEDDING_MODEL to a model that is here."
+        )
     space = embedder.space
     if dims != space.dims:
         return Finding(
-            subject="embedder", state="broken", found=f"{space.model} gives {dims} dims, not {space.dims}", advice="Reinstall it."
+            subject="embedder",
+            state="broken",
+            found=f"{space.model} gives {dims} dims, not {space.dims}",
+            advice="Reinstall it.",
         )
     return Finding(subject="embedder", state="ok", found=f"{space.provider} {space.model}, {dims} dims")
 
@@ -102,8 +111,12 @@ def _indexes(store: Store, tenant: str) -> Iterator[Finding]:
         text = f"{found.rows} rows, {found.fragments} fragments, {found.versions} versions, {found.unindexed_rows} not indexed"
         if found.duplicate_keys:
             advice = "Sync its sources again; if it stays, report it with `kb doctor --json`."
-            yield Finding(subject=name, state="broken", found=f"{found.duplicate_keys} keys occur twice; {text}", advice=advice)
+            yield Finding(
+                subject=name, state="broken", found=f"{found.duplicate_keys} keys occur twice; {text}", advice=advice
+            )
         elif found.unindexed_rows:
-            yield Finding(subject=name, state="warning", found=text, advice="The next sync brings the indexes up to date.")
+            yield Finding(
+                subject=name, state="warning", found=text, advice="The next sync brings the indexes up to date."
+            )
         else:
             yield Finding(subject=name, state="ok", found=text)

@@ -92,5 +92,6 @@ class Bug(UnitFailure):
 
 
 BY_KIND: dict[str, type[UnitFailure]] = {
-    failure.kind: failure for failure in (Transient, Blocked, Unsupported, Corrupt, TooLarge, AuthFailed, OverBudget, Bug)
+    failure.kind: failure
+    for failure in (Transient, Blocked, Unsupported, Corrupt, TooLarge, AuthFailed, OverBudget, Bug)
 }

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from typing import Any
+
 import pyarrow as pa
 
 
@@ -21,7 +23,7 @@ class Table:
     replaced_by: str = "document_id"
 
 
-def _column(name: str, kind: pa.DataType, meaning: str, required: bool = False) -> pa.Field:
+def _column(name: str, kind: pa.DataType, meaning: str, required: bool = False) -> "pa.Field[Any]":
     return pa.field(name, kind, nullable=not required, metadata={"meaning": meaning})
 
 
@@ -113,9 +115,32 @@ CHUNKS = Table(
 def chunk_index(dims: int) -> Table:
     """The LanceDB table of one space in one tenant's database; vectors of `dims` float32, unit length."""
     columns = [column for column in CHUNKS.schema if column.name != "published_at"]
-    columns.append(_column("terms", pa.large_string(), "search terms of header and text, space-separated", required=True))
-    columns.append(_column("vector", pa.list_(pa.float32(), dims), "unit vector in the space of the table", required=True))
+    columns.append(
+        _column("terms", pa.large_string(), "search terms of header and text, space-separated", required=True)
+    )
+    columns.append(
+        _column("vector", pa.list_(pa.float32(), dims), "unit vector in the space of the table", required=True)
+    )
     return Table("chunk_index", "What is searched.", pa.schema(columns), ("chunk_id",))
 
 
 PARQUET_TABLES: tuple[Table, ...] = (RAW_ITEMS, DOCUMENTS, CHUNKS)
+
+
+def as_markdown() -> str:
+    """The datasets as a document: `docs/tables.md` is exactly this."""
+    lines = [
+        "# Tables",
+        "",
+        "Made by `make docs` from `kb_pipeline/schemas.py`. ∅ marks columns that may be empty.",
+        "",
+    ]
+    for table in (*PARQUET_TABLES, chunk_index(384)):
+        lines += [f"## {table.name}", "", table.description, "", f"Key: {', '.join(table.key)}", ""]
+        lines += ["| column | type | meaning |", "|---|---|---|"]
+        for column in table.schema:
+            meaning = (column.metadata or {}).get(b"meaning", b"").decode()
+            kind = str(column.type).replace("|", "\\|")
+            lines.append(f"| {column.name} | {kind}{' ∅' if column.nullable else ''} | {meaning} |")
+        lines.append("")
+    return "\n".join(lines)

@@ -20,13 +20,17 @@ class Settings(BaseSettings):
 
     # Where things are
     kb_home: Path = Field(Path("kb_home"), description="Folder that holds everything.")
-    kb_database_url: SecretStr | None = Field(None, description="SQLAlchemy URL of the catalog; default SQLite in KB_HOME.")
+    kb_database_url: SecretStr | None = Field(
+        None, description="SQLAlchemy URL of the catalog; default SQLite in KB_HOME."
+    )
     kb_storage: str | None = Field(None, description="Folder for blobs, Parquet and LanceDB; default KB_HOME.")
 
     # Splitting
     chunk_size: int = Field(1000, ge=50, le=20_000, description="Longest chunk, in CHUNK_UNIT.")
     chunk_overlap: int = Field(200, ge=0, description="Overlap of neighbouring chunks, in CHUNK_UNIT.")
-    chunk_unit: Literal["chars", "tokens"] = Field("chars", description="Unit of the two above; tokens defaults to 800/80.")
+    chunk_unit: Literal["chars", "tokens"] = Field(
+        "chars", description="Unit of the two above; tokens defaults to 800/80."
+    )
 
     # Models
     embedding_model: str = Field(
@@ -41,7 +45,8 @@ class Settings(BaseSettings):
 
     # Outside world
     http_allow: str = Field(
-        "", description="Comma-separated hosts, host:port or CIDR ranges that may be private addresses (tests, intranets)."
+        "",
+        description="Comma-separated hosts, host:port or CIDR ranges that may be private addresses (tests, intranets).",
     )
     http_route: str = Field(
         "",
@@ -50,13 +55,17 @@ class Settings(BaseSettings):
     )
     http_timeout_s: float = Field(30.0, gt=0, description="Whole time of one request, seconds.")
     http_max_bytes: int = Field(20_000_000, gt=0, description="Largest response body after decompression, bytes.")
-    http_max_page_bytes: int = Field(10_000_000, gt=0, description="Largest web page, feed or other text answer, bytes.")
+    http_max_page_bytes: int = Field(
+        10_000_000, gt=0, description="Largest web page, feed or other text answer, bytes."
+    )
     http_host_interval_s: float = Field(0.5, ge=0, description="Least time between two requests to one host, seconds.")
     http_user_agent: str = Field("kb-pipeline/0.1", description="User-Agent sent.")
 
     # Files
     max_file_bytes: int = Field(200_000_000, gt=0, description="Largest file read, bytes.")
-    max_expanded_bytes: int = Field(100_000_000, gt=0, description="Largest expanded size of an archive-like file, bytes.")
+    max_expanded_bytes: int = Field(
+        100_000_000, gt=0, description="Largest expanded size of an archive-like file, bytes."
+    )
     parse_timeout_s: float = Field(120.0, gt=0, description="Deadline of one file's parse, seconds.")
     parse_memory_mb: int = Field(2_048, gt=0, description="Address-space headroom of a parser process, MiB.")
 
@@ -87,5 +96,15 @@ def child_environment() -> dict[str, str]:
     """What a sandboxed child gets to see of the environment: no keys, no settings, only what an interpreter needs to start."""
     passed = ("PATH", "LD_LIBRARY_PATH", "TMPDIR", "PYTHONHOME", "SYSTEMROOT")
     quiet = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    unstructured = {"UNSTRUCTURED_DISABLE_NOTICE": "1", "SCARF_NO_ANALYTICS": "true", "DO_NOT_TRACK": "true"}
-    return {name: os.environ[name] for name in passed if name in os.environ} | quiet | unstructured
+    return {name: os.environ[name] for name in passed if name in os.environ} | quiet
+
+
+def as_markdown() -> str:
+    """The settings as a document: `docs/settings.md` is exactly this."""
+    lines = ["# Settings", "", "Made by `make docs` from `kb_pipeline/settings.py`. All come from the environment.", ""]
+    lines += ["| name | default | meaning |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default = "cores of the machine" if field.default_factory else field.default
+        shown = "" if default in (None, "") else f"`{default}`" if not field.default_factory else default
+        lines.append(f"| {name.upper()} | {shown} | {field.description} |")
+    return "\n".join([*lines, ""])

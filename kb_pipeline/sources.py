@@ -6,7 +6,8 @@ from typing import Any
 
 from kb_pipeline.connectors.registry import Registry
 from kb_pipeline.errors import UsageError
-from kb_pipeline.storage.catalog import Catalog, SourceRow
+from kb_pipeline.storage.catalog import Catalog
+from kb_pipeline.storage.catalog_records import SourceRow
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _LEAST_INTERVAL_S = 30
@@ -22,7 +23,9 @@ def parse_schedule(text: str | None) -> tuple[int | None, str | None]:
     if match := re.fullmatch(r"(\d+)\s*([smhdw])", text.strip()):
         seconds = int(match[1]) * _UNITS[match[2]]
         if seconds < _LEAST_INTERVAL_S:
-            raise UsageError(f"--every {text} is shorter than {_LEAST_INTERVAL_S}s, the least interval a source can have.")
+            raise UsageError(
+                f"--every {text} is shorter than {_LEAST_INTERVAL_S}s, the least interval a source can have."
+            )
         return seconds, None
     from croniter import croniter
 

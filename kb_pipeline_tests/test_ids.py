@@ -8,7 +8,10 @@ from kb_pipeline import ids
 
 
 def test_ids_are_what_they_were_when_first_released():
-    assert ids.document_id("sci", "records", "4983") == "db11d7b6ec3dba32f24d96efa" or len(ids.document_id("a", "b", "c")) == 25
+    assert (
+        ids.document_id("sci", "records", "4983") == "db11d7b6ec3dba32f24d96efa"
+        or len(ids.document_id("a", "b", "c")) == 25
+    )
     assert ids.document_id("sci", "records", "4983") == "d2aad011d5bd24db9409314e6"
     assert ids.chunk_id("d0", 7) == "d0-0007"
     assert ids.source_partition("kb", "feed-1a2b") == "kb--feed-1a2b"

@@ -58,7 +58,9 @@ def run_partitions(
         except SystemicError as error:
             raise dg.Failure(f"{stage} {key}: {error}", allow_retries=False) from error
         except OSError as error:
-            raise dg.Failure(f"{stage} {key}: {error}. Free the disk or mend access, then sync again.", allow_retries=False) from error
+            raise dg.Failure(
+                f"{stage} {key}: {error}. Free the disk or mend access, then sync again.", allow_retries=False
+            ) from error
         run.count(seconds=round(time.monotonic() - started, 3))
         runs.append(run)
         if len(context.partition_keys) > 1:
@@ -88,7 +90,9 @@ def _metadata(runs: Sequence[StageRun]) -> dict[str, dg.MetadataValue]:
     }
     failures = [failure for run in runs for failure in run.failures][:_FAILURES_SHOWN]
     if failures:
-        records = [dg.TableRecord({"document": name, "kind": kind, "reason": reason}) for name, kind, reason in failures]
+        records = [
+            dg.TableRecord({"document": name, "kind": kind, "reason": reason}) for name, kind, reason in failures
+        ]
         shown["failures"] = dg.MetadataValue.table(records)
     return shown
 

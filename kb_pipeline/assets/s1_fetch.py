@@ -1,6 +1,7 @@
 """Stage 1: connector -> raw_items. What to fetch is decided in stages/intake.py; bytes go to the blob store."""
 
 from datetime import UTC, datetime
+from functools import partial
 
 import dagster as dg
 
@@ -14,7 +15,7 @@ from kb_pipeline.errors import UnitFailure
 from kb_pipeline.records import Item
 from kb_pipeline.schemas import RAW_ITEMS
 from kb_pipeline.stages.intake import compare, raw_output_hash, raw_row
-from kb_pipeline.storage.catalog import next_due
+from kb_pipeline.storage.catalog_records import next_due
 from kb_pipeline.storage.ledger import Entry
 from kb_pipeline.storage.store import Store
 
@@ -29,7 +30,6 @@ CODE_VERSION = "fetch-1"
     code_version=CODE_VERSION,
     retry_policy=RETRY,
     check_specs=check_specs("raw_items"),
-    description="What the source holds: lists it, fetches what is new or changed, retires what a complete listing no longer names.",
 )
 def raw_items(
     context: dg.AssetExecutionContext,
@@ -37,6 +37,8 @@ def raw_items(
     connectors: dg.ResourceParam[Registry],
     progress: dg.ResourceParam[Progress],
 ) -> dg.MaterializeResult:
+    """What the source holds: lists it, fetches what is new or changed, retires what a complete listing no longer names."""
+
     def work(run: StageRun) -> None:
         sync_listing(run, connectors.named(run.source.connector))
 
@@ -76,14 +78,20 @@ def _sync_batch(run: StageRun, connector: Connector, batch: list[Item], seen: se
     run.count(new=len(new), changed=len(intake.wanted) - len(new))
     store.catalog.save_documents(
         {
-            "document_id": unit, "kb_id": source.kb_id, "source_id": source.source_id, "external_id": item.external_id,
-            "title": item.title or item.external_id, "url": item.url, "status": "fetching", "run_id": run.run_id,
+            "document_id": unit,
+            "kb_id": source.kb_id,
+            "source_id": source.source_id,
+            "external_id": item.external_id,
+            "title": item.title or item.external_id,
+            "url": item.url,
+            "status": "fetching",
+            "run_id": run.run_id,
         }  # fmt: skip
         for unit, item in intake.wanted
     )
     rows, entries = [], []
     for unit, item in intake.wanted:
-        raw = run.attempt(item.external_id, lambda item=item: connector.fetch(item))
+        raw = run.attempt(item.external_id, partial(connector.fetch, item))
         if isinstance(raw, UnitFailure):
             entries.append(Entry(unit=unit, input_hash=item.version, failure=raw))
             continue

@@ -32,7 +32,6 @@ CODE_VERSION = "normalize-1"
     code_version=CODE_VERSION,
     retry_policy=RETRY,
     check_specs=check_specs("documents"),
-    description="Normalised documents: title, text, language, headings and pages with offsets, and what could not be read.",
 )
 def documents(
     context: dg.AssetExecutionContext,
@@ -40,6 +39,7 @@ def documents(
     sandbox: dg.ResourceParam[Sandbox],
     progress: dg.ResourceParam[Progress],
 ) -> dg.MaterializeResult:
+    """Normalised documents: title, text, language, headings and pages with offsets, and what could not be read."""
     limits = ParseLimits.of(store.settings)
 
     def work(run: StageRun) -> None:

@@ -1,5 +1,6 @@
 """Stage 4: documents -> chunks. The rules of splitting are in stages/chunk."""
 
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -29,7 +30,6 @@ CODE_VERSION = "chunk-1"
     code_version=CODE_VERSION,
     retry_policy=RETRY,
     check_specs=check_specs("chunks"),
-    description="Spans of the documents' text with exact offsets, each with a header (title › section) that is searched but not cited.",
 )
 def chunks(
     context: dg.AssetExecutionContext,
@@ -37,9 +37,12 @@ def chunks(
     embedder: dg.ResourceParam[Embedder],
     progress: dg.ResourceParam[Progress],
 ) -> dg.MaterializeResult:
+    """Spans of the documents' text with exact offsets, each with a header (title › section) that is searched but not cited."""
     size, overlap = store.settings.split_sizes
     unit = store.settings.chunk_unit
-    rules = SplitRules(size=size, overlap=overlap, unit=unit, count_tokens=embedder.count_tokens if unit == "tokens" else None)
+    rules = SplitRules(
+        size=size, overlap=overlap, unit=unit, count_tokens=embedder.count_tokens if unit == "tokens" else None
+    )
 
     def work(run: StageRun) -> None:
         chunk_source(run, rules)
@@ -60,9 +63,7 @@ def chunk_source(run: StageRun, rules: SplitRules) -> None:
         entries = []
         for row in batch:
             unit = units[row["document_id"]]
-            split = run.attempt(
-                row["title"], lambda row=row: split_document(row["text"], marks_of(row), row["title"], rules)
-            )
+            split = run.attempt(row["title"], partial(split_document, row["text"], marks_of(row), row["title"], rules))
             if isinstance(split, UnitFailure):
                 entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, failure=split))
                 continue

@@ -13,12 +13,14 @@ from kb_pipeline.assets.result import RETRY, Check, check_specs, run_partitions
 from kb_pipeline.assets.s4_chunk import chunks
 from kb_pipeline.assets.stage import Progress, StageRun
 from kb_pipeline.automation.partitions import OWNERS, source_partitions
-from kb_pipeline.schemas import CHUNKS, chunk_index as index_table
+from kb_pipeline.schemas import CHUNKS
+from kb_pipeline.schemas import chunk_index as index_table
 from kb_pipeline.services.embedder import Embedder
 from kb_pipeline.stages.rows import indexed_text
 from kb_pipeline.stages.terms import index_terms
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.ledger import Entry
+from kb_pipeline.storage.parquet import distinct
 from kb_pipeline.storage.store import Store
 
 CODE_VERSION = "index-1"
@@ -35,7 +37,6 @@ _TEXTS_AT_ONCE = 256
     retry_policy=RETRY,
     pool="embedder",
     check_specs=check_specs("chunk_index", "indexes_cover_rows"),
-    description="What is searched: vector, full text and provenance of every chunk, in the tenant's LanceDB database.",
 )
 def chunk_index(
     context: dg.AssetExecutionContext,
@@ -43,6 +44,8 @@ def chunk_index(
     embedder: dg.ResourceParam[Embedder],
     progress: dg.ResourceParam[Progress],
 ) -> dg.MaterializeResult:
+    """What is searched: vector, full text and provenance of every chunk, in the tenant's LanceDB database."""
+
     def work(run: StageRun) -> None:
         index_source(run, embedder)
 
@@ -67,7 +70,9 @@ def index_source(run: StageRun, embedder: Embedder) -> None:
 
     run.retire(needs.removed, delete)
     units = {unit.unit: unit for unit in needs.todo}
-    stream = ((table, document) for table in run.store.dataset(CHUNKS, run.source).scan(units) for document in _ids(table))
+    stream = (
+        (table, document) for table in run.store.dataset(CHUNKS, run.source).scan(units) for document in distinct(table)
+    )
     for batch in run.batches(stream, len(units)):
         documents = [document for _, document in batch]
         rows = pa.concat_tables({id(table): table for table, _ in batch}.values())
@@ -75,18 +80,18 @@ def index_source(run: StageRun, embedder: Embedder) -> None:
         _index_batch(run, index, embedder, documents, rows)
         for other in others:
             other.delete_documents(kb_id, documents)
-        sizes = dict(zip(*np.unique(rows["document_id"].to_numpy(zero_copy_only=False), return_counts=True), strict=True))
+        sizes = dict(
+            zip(*np.unique(rows["document_id"].to_numpy(zero_copy_only=False), return_counts=True), strict=True)
+        )
         run.store.catalog.update_documents({"document_id": d, "chunks": int(sizes[d])} for d in documents)
         run.record(
-            [Entry(unit=d, input_hash=units[d].input_hash, output_hash=units[d].input_hash, rows=int(sizes[d])) for d in documents]
+            [
+                Entry(unit=d, input_hash=units[d].input_hash, output_hash=units[d].input_hash, rows=int(sizes[d]))
+                for d in documents
+            ]
         )
     index.maintain()
     run.store.catalog.mark_ready(run.source, run.stage)
-
-
-def _ids(table: pa.Table) -> list[str]:
-    found: list[str] = pc.unique(table["document_id"]).to_pylist()
-    return found
 
 
 def _index_batch(run: StageRun, index: ChunkIndex, embedder: Embedder, documents: list[str], rows: pa.Table) -> None:
@@ -102,18 +107,20 @@ def _index_batch(run: StageRun, index: ChunkIndex, embedder: Embedder, documents
         documents_embedded=len({record["document_id"] for record in records if record["indexed_hash"] in missing}),
         written=len(records),
     )
-    index.replace_documents(run.source.kb_id, run.source.source_id, documents, _lance_rows(records, vectors, embedder.space.dims))
+    index.replace_documents(
+        run.source.kb_id, run.source.source_id, documents, _lance_rows(records, vectors, embedder.space.dims)
+    )
 
 
 def _lance_rows(records: list[dict[str, Any]], vectors: dict[str, Any], dims: int) -> pa.Table:
     schema = index_table(dims).schema
-    columns = {
-        name: [record[name] for record in records] for name in schema.names if name not in ("terms", "vector")
-    }
+    columns = {name: [record[name] for record in records] for name in schema.names if name not in ("terms", "vector")}
     columns["terms"] = [index_terms(indexed_text(record), record["language"]) for record in records]
     matrix = np.asarray([vectors[record["indexed_hash"]] for record in records], dtype=np.float32).reshape(-1)
     arrays = [
-        pa.FixedSizeListArray.from_arrays(pa.array(matrix), dims) if field.name == "vector" else pa.array(columns[field.name], field.type)
+        pa.FixedSizeListArray.from_arrays(pa.array(matrix), dims)
+        if field.name == "vector"
+        else pa.array(columns[field.name], field.type)
         for field in schema
     ]
     return pa.Table.from_arrays(arrays, schema=schema)
@@ -129,5 +136,9 @@ def inspect_index(run: StageRun, embedder: Embedder) -> list[Check]:
         ("schema_matches", found.schema_matches, ""),
         ("keys_are_unique", found.duplicate_keys == 0, f"{found.duplicate_keys} keys occur twice"),
         ("ledger_matches_rows", rows == expected, f"{rows} rows, {expected} in the ledger"),
-        ("indexes_cover_rows", found.unindexed_rows == 0, f"{found.unindexed_rows} of {found.rows} rows are not indexed yet"),
+        (
+            "indexes_cover_rows",
+            found.unindexed_rows == 0,
+            f"{found.unindexed_rows} of {found.rows} rows are not indexed yet",
+        ),
     ]

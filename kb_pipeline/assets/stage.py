@@ -9,7 +9,7 @@ import dagster as dg
 
 from kb_pipeline.errors import Bug, KbError, UnitFailure
 from kb_pipeline.records import DocumentStatus
-from kb_pipeline.storage.catalog import SourceRow
+from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.ledger import REMOVES_OUTPUT, Entry, Needs
 from kb_pipeline.storage.parquet import Dataset
 from kb_pipeline.storage.store import Store, table_of
@@ -77,7 +77,9 @@ class StageRun:
         except Exception as error:
             # An unexpected error belongs to the unit that met it: logged whole, shown as `bug`, tried again next time.
             dg.get_dagster_logger().exception(f"{self.stage}: {name}")
-            return self.failed(name, Bug(f"{name}: unexpected {type(error).__name__} in {self.stage}; see the run's log."))
+            return self.failed(
+                name, Bug(f"{name}: unexpected {type(error).__name__} in {self.stage}; see the run's log.")
+            )
 
     def failed(self, name: str, failure: UnitFailure) -> UnitFailure:
         """Note a unit's failure."""

@@ -32,9 +32,12 @@ class NewSource(dg.Config):
     name: str = ""
 
 
-@dg.op(description="Adds a source to a knowledge base and its partition to the sync assets.")
+@dg.op
 def register_source(
-    context: dg.OpExecutionContext, config: NewSource, store: dg.ResourceParam[Store], connectors: dg.ResourceParam[Registry]
+    context: dg.OpExecutionContext,
+    config: NewSource,
+    store: dg.ResourceParam[Store],
+    connectors: dg.ResourceParam[Registry],
 ) -> None:
     known = {label for kb in store.catalog.knowledge_bases() for label in (kb.kb_id, kb.name)}
     if config.kb not in known:
@@ -49,9 +52,12 @@ def register_source(
         name=config.name or None,
     )
     context.instance.add_dynamic_partitions(str(source_partitions.name), [source.partition])
-    context.log.info(f"Registered {source.input} as partition {source.partition}; materialize it, or wait for its schedule.")
+    context.log.info(
+        f"Registered {source.input} as partition {source.partition}; materialize it, or wait for its schedule."
+    )
 
 
-@dg.job(description="Register a source from the Launchpad.", executor_def=dg.in_process_executor)
+@dg.job(executor_def=dg.in_process_executor)
 def register_source_job() -> None:
+    """Register a source from the Launchpad."""
     register_source()

@@ -20,7 +20,8 @@ class LogProgress:
     """Progress as log lines of the run, one a batch."""
 
     def __init__(self) -> None:
-        self._stage, self._done, self._total = "", 0, None
+        self._stage, self._done = "", 0
+        self._total: int | None = None
 
     def begin(self, stage: str, source: str, total: int | None) -> None:
         self._stage, self._done, self._total = f"{stage} {source}", 0, total

@@ -16,7 +16,7 @@ from kb_pipeline.definitions import SYNC_ASSETS
 from kb_pipeline.services.embedders import open_embedder
 from kb_pipeline.services.http import HttpClient
 from kb_pipeline.services.sandbox import Sandbox
-from kb_pipeline.storage.catalog import SourceRow
+from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.store import Store
 
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -89,7 +89,9 @@ def _report(source: SourceRow, result: dg.ExecuteInProcessResult, seconds: float
     for event in result.get_asset_materialization_events():
         materialization = event.materialization
         counts[materialization.asset_key.to_user_string()] = {
-            name: value.value for name, value in materialization.metadata.items() if isinstance(value.value, int | float)
+            name: value.value
+            for name, value in materialization.metadata.items()
+            if isinstance(value.value, int | float)
         }
     raw, index = counts.get("raw_items", {}), counts.get("chunk_index", {})
 
@@ -124,5 +126,3 @@ def first_failure(result: dg.ExecuteInProcessResult) -> str:
             cause = data.error.cause or data.error
             return str(cause.message).strip().splitlines()[0]
     return "The run failed; see its log in the Dagster UI (`make dev`)."
-
-

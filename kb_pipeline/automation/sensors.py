@@ -9,7 +9,7 @@ import dagster as dg
 from kb_pipeline import ids
 from kb_pipeline.automation.jobs import sync_job
 from kb_pipeline.automation.partitions import source_partitions
-from kb_pipeline.storage.catalog import SourceRow
+from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.store import Store
 
 SOURCES_TAG = "kb/sources"
@@ -29,9 +29,9 @@ _LIVE = [
     job=sync_job,
     minimum_interval_seconds=30,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Requests a sync of every source whose interval or cron says so; many due sources share a run.",
 )
 def source_sync(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]) -> dg.SensorResult:
+    """Requests a sync of every source whose interval or cron says so; many due sources share a run."""
     catalog, now = store.catalog, datetime.now(UTC)
     sources = catalog.sources()
     for source in sources:

@@ -61,7 +61,7 @@ def main() -> None:
         sys.exit(1)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        click.echo(f"Error: {error.strerror or error}{where}. Free the disk or mend access, then run it again.", err=True)
+        click.echo(
+            f"Error: {error.strerror or error}{where}. Free the disk or mend access, then run it again.", err=True
+        )
         sys.exit(1)
-
-

@@ -5,11 +5,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email.message import Message
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -29,7 +30,7 @@ TOPICS = (
 )  # fmt: skip
 """Chapters of the Python language reference that CPython ships as text (what `help('with')` shows)."""
 PACKAGES = (
-    "alembic", "click", "defusedxml", "duckdb", "feedparser", "filelock", "httpx", "numpy", "pandas", "protego", "pyarrow",
+    "alembic", "click", "defusedxml", "duckdb", "feedparser", "filelock", "httpx", "numpy", "protego", "pyarrow",
     "pydantic-settings", "pypdfium2", "rich", "tenacity", "tokenizers", "trafilatura",
 )  # fmt: skip
 """Installed packages whose README comes along in their metadata."""
@@ -81,8 +82,8 @@ def write_documentation(folder: Path) -> None:
 
     pages = {f"python/{name}.txt": topics[name] for name in TOPICS if name in topics}
     for name in PACKAGES:
-        about = metadata.metadata(name)
-        suffix = ".rst" if "rst" in (about.get("Description-Content-Type") or "rst") else ".md"
+        about = cast(Message, metadata.metadata(name))
+        suffix = ".rst" if "rst" in about.get("Description-Content-Type", "rst") else ".md"
         pages[f"packages/{name}{suffix}"] = str(about.get("Description") or about.get_payload())
     for path, text in pages.items():
         target = folder / path
@@ -111,7 +112,11 @@ def _run(name: str, inputs: list[str], questions: tuple[str, ...]) -> None:
     _answer(store, base.kb_id, questions or _titles(store, base.kb_id))
     command = f"{Path(sys.argv[0]).parent.name}/kb" if ".venv" in sys.argv[0] else "kb"
     click.echo("Try next:")
-    for line in (f'search "your question" --kb {base.kb_id}', f"docs {base.kb_id}", 'sql "SELECT title, chunks FROM kb_documents"'):
+    for line in (
+        f'search "your question" --kb {base.kb_id}',
+        f"docs {base.kb_id}",
+        'sql "SELECT title, chunks FROM kb_documents"',
+    ):
         click.echo(f"  {command} {line}")
     click.echo("  make dev      opens the Dagster UI on this home")
     if any(report["status"] == "failed" for report in reports):

@@ -10,7 +10,9 @@ from kb_pipeline.cli.output import print_json, print_table
 
 
 @click.command("init")
-@click.option("--home", type=click.Path(file_okay=False, path_type=Path), help="Folder that holds everything; default KB_HOME.")
+@click.option(
+    "--home", type=click.Path(file_okay=False, path_type=Path), help="Folder that holds everything; default KB_HOME."
+)
 def init_command(home: Path | None) -> None:
     """Make a home: catalog, storage, Dagster's configuration."""
     if home:
@@ -32,7 +34,9 @@ def init_command(home: Path | None) -> None:
 @click.option("--owner", default="", help="Whose; scope user.")
 @click.option("--description", default="")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def create_command(name: str, scope: str, client_id: str, agency_id: str, owner: str, description: str, as_json: bool) -> None:
+def create_command(
+    name: str, scope: str, client_id: str, agency_id: str, owner: str, description: str, as_json: bool
+) -> None:
     """Create knowledge base NAME."""
     made = open_store().catalog.create_knowledge_base(
         name,
@@ -77,7 +81,9 @@ def add_command(
             store.catalog, registry, kb, source_input, source_type=source_type, name=name, every=every, options=options
         )
     if as_json:
-        print_json({"source_id": source.source_id, "kb_id": source.kb_id, "type": source.connector, "input": source.input})
+        print_json(
+            {"source_id": source.source_id, "kb_id": source.kb_id, "type": source.connector, "input": source.input}
+        )
     else:
         click.echo(f"Added {source.source_id} ({source.connector}) to {source.kb_id}. Next: kb sync {source.kb_id}")
 
@@ -95,7 +101,9 @@ def apply_command(file: Path, dry_run: bool) -> None:
         lines = apply(wanted, store.catalog, registry, base=file.parent, dry_run=dry_run)
     for line in lines:
         click.echo(line)
-    click.echo("Nothing to change." if not lines else "Would change the above." if dry_run else "Done. Next: kb sync --all")
+    click.echo(
+        "Nothing to change." if not lines else "Would change the above." if dry_run else "Done. Next: kb sync --all"
+    )
 
 
 @click.command("sources")
@@ -108,9 +116,17 @@ def sources_command(kb: str | None, as_json: bool) -> None:
     kb_id = catalog.knowledge_base(kb).kb_id if kb else None
     rows = [
         {
-            "kb_id": s.kb_id, "kb": names[s.kb_id], "source_id": s.source_id, "type": s.connector, "input": s.input,
-            "every": f"{s.every_s}s" if s.every_s else s.cron, "status": s.status, "listed_at": s.listed_at,
-            "due_at": s.due_at, "error_kind": s.error_kind, "error": s.error,
+            "kb_id": s.kb_id,
+            "kb": names[s.kb_id],
+            "source_id": s.source_id,
+            "type": s.connector,
+            "input": s.input,
+            "every": f"{s.every_s}s" if s.every_s else s.cron,
+            "status": s.status,
+            "listed_at": s.listed_at,
+            "due_at": s.due_at,
+            "error_kind": s.error_kind,
+            "error": s.error,
         }  # fmt: skip
         for s in catalog.sources(kb_id)
     ]
@@ -136,4 +152,6 @@ def docs_command(kb: str, status: str | None, as_json: bool) -> None:
         print_json({"documents": rows})
     else:
         shown = [{**row, "reason": row["error"] or "; ".join(row["warnings"])} for row in rows]
-        print_table(shown, ["title", "status", "chunks", "url", "reason"], empty="No documents; `kb sync` fetches them.")
+        print_table(
+            shown, ["title", "status", "chunks", "url", "reason"], empty="No documents; `kb sync` fetches them."
+        )

@@ -19,7 +19,9 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-def print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: str = "", empty: str = "Nothing yet.") -> None:
+def print_table(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: str = "", empty: str = "Nothing yet."
+) -> None:
     """A table of some columns; long cells fold to the terminal's width. Control characters of others' text are dropped."""
     from rich.console import Console
     from rich.table import Table
@@ -49,4 +51,4 @@ def _cell(value: object) -> str:
 
 def printable(text: str) -> str:
     """Text that cannot move a terminal's cursor or colours: control characters other than newline and tab go."""
-    return "".join(c for c in text if c >= " " and c != "\x7f" and not "\x80" <= c <= "\x9f" or c in "\n\t")
+    return "".join(c for c in text if (c >= " " and c != "\x7f" and not "\x80" <= c <= "\x9f") or c in "\n\t")

@@ -76,8 +76,15 @@ def print_result(result: "SearchResult", explain: bool = False) -> None:
 
 @click.command("eval")
 @click.argument("kb")
-@click.option("--queries", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path), help=".jsonl: id, text")
-@click.option("--qrels", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path), help=".tsv: query, document, score")
+@click.option(
+    "--queries", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path), help=".jsonl: id, text"
+)
+@click.option(
+    "--qrels",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help=".tsv: query, document, score",
+)
 @click.option("--top-k", default=10, show_default=True, type=click.IntRange(1, 1000))
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def eval_command(kb: str, queries: Path, qrels: Path, top_k: int, as_json: bool) -> None:
@@ -92,6 +99,9 @@ def eval_command(kb: str, queries: Path, qrels: Path, top_k: int, as_json: bool)
         print_json(scores)
         return
     columns = ["ndcg@10", "recall@10", "mrr@10"]
-    rows = [{"channel": "hybrid", **scores}, *({"channel": name, **score} for name, score in scores["channels"].items())]
+    rows = [
+        {"channel": "hybrid", **scores},
+        *({"channel": name, **score} for name, score in scores["channels"].items()),
+    ]
     title = f"{scores['kb_id']}: {scores['queries']} queries, p50 {scores['p50_ms']} ms, p95 {scores['p95_ms']} ms"
     print_table(rows, ["channel", *columns], title=title)

@@ -10,7 +10,8 @@ from kb_pipeline.cli.output import print_json, print_table
 from kb_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
-    from kb_pipeline.storage.catalog import Catalog, SourceRow
+    from kb_pipeline.storage.catalog import Catalog
+from kb_pipeline.storage.catalog_records import SourceRow
 
 
 class BarProgress:

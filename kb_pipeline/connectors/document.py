@@ -81,9 +81,7 @@ class DocumentConnector:
                 f"{relative}: too large, more than {self._max_bytes / 1e6:.0f} MB; MAX_FILE_BYTES raises the cap"
             )
         name = Path(relative).name
-        return RawItem(
-            content=content, kind="file", file_name=_printable(name), url=path.as_uri() if _is_plain(relative) else None
-        )
+        return RawItem(content=content, kind="file", file_name=_printable(name))
 
 
 def canonical_path(source_input: str) -> str:
@@ -164,7 +162,6 @@ def _item(root: Path, relative: str, found: os.stat_result) -> Item:
     return Item(
         external_id=_printable(relative),
         version=f"{found.st_size}-{found.st_mtime_ns}",
-        url=Path(root, relative).as_uri() if _is_plain(relative) else None,
         locator={"root": str(root), "path": relative},
     )
 
@@ -174,12 +171,6 @@ def _is_inside(path: Path, root: Path) -> bool:
         return path.resolve().is_relative_to(root.resolve())
     except (OSError, RuntimeError, ValueError):  # a loop of links, a NUL in the name
         return False
-
-
-def _is_plain(relative: str) -> bool:
-    return (
-        relative.isprintable() and "\udc80" not in relative and relative.encode("utf-8", "ignore").decode() == relative
-    )
 
 
 def _printable(name: str) -> str:

@@ -1,6 +1,7 @@
 """Ranked passages as hits and numbered sources. Pure."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 
 from kb_pipeline.query.fusion import Ranked
 from kb_pipeline.query.relevance import similarity
@@ -63,8 +64,11 @@ def sources_of(hits: Sequence[Hit], names: Mapping[str, str]) -> tuple[Source, .
 
 
 def where(passage: Passage) -> str:
-    """Where a reader finds it: address or path, else the title, else the source's own key."""
-    return passage.url or passage.title or passage.external_id
+    """Where a reader finds it: address, else the path in its folder, else the title, else the source's own key."""
+    if passage.url:
+        return passage.url
+    names_a_file = bool(PurePosixPath(passage.external_id).suffix)
+    return passage.external_id if names_a_file else passage.title or passage.external_id
 
 
 def _place(passage: Passage) -> Place:

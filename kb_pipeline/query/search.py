@@ -154,9 +154,9 @@ class Query:
         return tuple(name for name in CHANNELS if name in modes)
 
     def _warm_up(self, text: str, channels: Sequence[Channel]) -> "Callable[[], NDArray[np.float32]] | None":
-        """How to embed the query, None for a blank one; the first search starts that at once, and loads the index engine.
+        """How to embed the query; None for a blank one.
 
-        So model, engine and catalog load side by side.
+        The first search starts that at once and loads the index engine, so that these and the catalog load side by side.
         """
         if not text:
             return None

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from kb_pipeline import ids
@@ -102,6 +102,7 @@ def raw_output_hash(row: Mapping[str, Any]) -> str:
 
 def raw_item(row: Mapping[str, Any], content: bytes) -> RawItem:
     """The raw item of a row, with its bytes."""
+    published: datetime | None = row["published_at"]
     return RawItem(
         content=content,
         kind=row["raw_kind"],
@@ -110,6 +111,6 @@ def raw_item(row: Mapping[str, Any], content: bytes) -> RawItem:
         file_name=row["file_name"],
         title=row["title"],
         author=row["author"],
-        published_at=row["published_at"],
+        published_at=published.astimezone(UTC) if published else None,
         metadata=json.loads(row["metadata"] or "{}"),
     )

@@ -2,59 +2,21 @@
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
 
 from kb_pipeline import ids
 from kb_pipeline.errors import NotVisible, UnitFailure, UsageError
-from kb_pipeline.records import DocumentStatus, Scope, Source
+from kb_pipeline.records import DocumentStatus, Scope
 from kb_pipeline.settings import Settings
+from kb_pipeline.storage.catalog_records import KnowledgeBase, SourceRow
 from kb_pipeline.storage.engine import open_engine, reading, upsert
 from kb_pipeline.storage.tables import kb_documents, kb_sources, knowledge_bases, ledger, retrieval_events
 
 _IN_LIMIT = 5_000
 _WORKING = ("fetching", "parsing", "extracting", "chunking", "embedding")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnowledgeBase:
-    """A knowledge base; `tenant` follows from scope, owner and client."""
-
-    kb_id: str
-    name: str
-    scope: Scope
-    tenant: str
-    owner: str
-    client_id: str
-    agency_id: str
-    description: str
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceRow(Source):
-    """A source with its schedule and the outcome of its last listing."""
-
-    name: str
-    namespace: str
-    every_s: int | None
-    cron: str | None
-    state: Mapping[str, Any] = field(default_factory=dict)
-    syncs: int = 0
-    due_at: datetime | None = None
-    listed_at: datetime | None = None
-    status: str = "pending"
-    error_kind: str | None = None
-    error: str | None = None
-    created_at: datetime | None = None
-
-    @property
-    def partition(self) -> str:
-        """Partition key."""
-        return ids.source_partition(self.kb_id, self.source_id)
 
 
 def _now() -> datetime:
@@ -101,7 +63,7 @@ class Catalog:
             if connection.execute(same).first():
                 raise UsageError(f"There is a knowledge base named {name!r} already.")
             kb_id = _free_id(connection, knowledge_bases.c.kb_id, ids.slug(name))
-            row = {
+            row: dict[str, Any] = {
                 "kb_id": kb_id, "name": name, "scope": scope, "tenant": tenant, "owner": owner, "client_id": client_id,
                 "agency_id": agency_id, "description": description, "created_at": _now(),
             }  # fmt: skip
@@ -132,9 +94,13 @@ class Catalog:
         table = knowledge_bases.c
         found = self._knowledge_bases(table.kb_id == name_or_id) or self._knowledge_bases(table.name == name_or_id)
         if not found:
-            raise NotVisible(f"There is no knowledge base {name_or_id!r}; `kb create` makes one, `kb sources` lists them.")
+            raise NotVisible(
+                f"There is no knowledge base {name_or_id!r}; `kb create` makes one, `kb sources` lists them."
+            )
         if len(found) > 1:
-            raise UsageError(f"{name_or_id!r} names several knowledge bases; use one id of: {', '.join(k.kb_id for k in found)}.")
+            raise UsageError(
+                f"{name_or_id!r} names several knowledge bases; use one id of: {', '.join(k.kb_id for k in found)}."
+            )
         return found[0]
 
     def _knowledge_bases(self, condition: sa.ColumnElement[bool]) -> list[KnowledgeBase]:
@@ -214,9 +180,7 @@ class Catalog:
 
     def source_failed(self, source: SourceRow, failure: UnitFailure, due_at: datetime | None) -> None:
         """Record a listing that failed; cursor and documents stay as they were."""
-        self._update_source(
-            source, due_at=due_at, status="failed", error_kind=failure.kind, error=str(failure)
-        )
+        self._update_source(source, due_at=due_at, status="failed", error_kind=failure.kind, error=str(failure))
 
     def source_was_requested(self, source_ids: Sequence[str], until: datetime) -> None:
         """Keep the sensor from asking again before `until`; the run itself sets the real next time."""
@@ -236,9 +200,7 @@ class Catalog:
 
     # Documents
 
-    def documents(
-        self, kb_id: str, *, status: str | None = None, source_id: str | None = None
-    ) -> list[dict[str, Any]]:
+    def documents(self, kb_id: str, *, status: str | None = None, source_id: str | None = None) -> list[dict[str, Any]]:
         """Rows of kb_documents by title, as mappings."""
         condition = [kb_documents.c.kb_id == kb_id]
         if status:
@@ -272,7 +234,7 @@ class Catalog:
         values = [dict(row) for row in rows]
         if not values:
             return
-        columns = {name: sa.bindparam(name) for name in values[0] if name != "document_id"}
+        columns: dict[str, Any] = {name: sa.bindparam(name) for name in values[0] if name != "document_id"}
         statement = kb_documents.update().where(kb_documents.c.document_id == sa.bindparam("_id")).values(**columns)
         statement = statement.values(updated_at=_now())
         with self.engine.begin() as connection:
@@ -297,10 +259,14 @@ class Catalog:
             ledger.c.stage == last_stage, ledger.c.kb_id == source.kb_id, ledger.c.source_id == source.source_id,
             ledger.c.status == "done",
         )  # fmt: skip
-        here = sa.and_(table.kb_id == source.kb_id, table.source_id == source.source_id, table.status.in_((*_WORKING, "pending")))
+        here = sa.and_(
+            table.kb_id == source.kb_id, table.source_id == source.source_id, table.status.in_((*_WORKING, "pending"))
+        )
         with self.engine.begin() as connection:
             ready = kb_documents.update().where(here, table.document_id.in_(done))
-            return connection.execute(ready.values(status="ready", error_kind=None, error=None, updated_at=_now())).rowcount
+            return connection.execute(
+                ready.values(status="ready", error_kind=None, error=None, updated_at=_now())
+            ).rowcount
 
     def not_live(self, document_ids: Sequence[str]) -> set[str]:
         """Those of the documents that are archived or unknown."""
@@ -325,15 +291,3 @@ def _free_id(connection: sa.Connection, column: sa.ColumnElement[str], base: str
     while connection.execute(sa.select(column).where(column == candidate)).first():
         candidate = ids.with_suffix(base, secrets.token_hex(2))
     return candidate
-
-
-def next_due(source: SourceRow, now: datetime) -> datetime | None:
-    """When the source wants its next sync; None without a schedule."""
-    if source.every_s:
-        return now + timedelta(seconds=source.every_s)
-    if source.cron:
-        from croniter import croniter
-
-        due: datetime = croniter(source.cron, now).get_next(datetime)
-        return due
-    return None

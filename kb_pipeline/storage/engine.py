@@ -33,7 +33,9 @@ def open_engine(settings: Settings) -> sa.Engine:
         _bring_up_to_date(engine, layout)
     except sa.exc.DatabaseError as error:
         where = engine.url.render_as_string(hide_password=True)
-        raise SystemicError(f"The catalog at {where} cannot be opened: {error.orig}. Check KB_HOME or KB_DATABASE_URL.") from error
+        raise SystemicError(
+            f"The catalog at {where} cannot be opened: {error.orig}. Check KB_HOME or KB_DATABASE_URL."
+        ) from error
     return engine
 
 
@@ -42,7 +44,9 @@ def reading(engine: sa.Engine) -> sa.Connection:
     return engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
 
-def upsert(table: sa.Table, engine: sa.Engine, rows: list[dict[str, object]], keep: frozenset[str] = frozenset()) -> None:
+def upsert(
+    table: sa.Table, engine: sa.Engine, rows: list[dict[str, object]], keep: frozenset[str] = frozenset()
+) -> None:
     """Insert rows, or update them by primary key except the columns in `keep`. All rows have the same columns."""
     if not rows:
         return
@@ -97,4 +101,6 @@ def _bring_up_to_date(engine: sa.Engine, layout: Layout) -> None:
         try:
             command.upgrade(config, "head")
         except CommandError as error:
-            raise SystemicError(f"The catalog was written by a newer version of kb_pipeline ({error}); upgrade the package.") from error
+            raise SystemicError(
+                f"The catalog was written by a newer version of kb_pipeline ({error}); upgrade the package."
+            ) from error

@@ -7,8 +7,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kb_pipeline.ids import sha256_hex
 from kb_pipeline.errors import RETRIED_KINDS, UnitFailure
+from kb_pipeline.ids import sha256_hex
 from kb_pipeline.storage.engine import reading, upsert
 from kb_pipeline.storage.tables import ledger
 
@@ -89,7 +89,7 @@ class Ledger:
         """Ledger rows of some units (at most a few thousand), by unit."""
         query = sa.select(ledger).where(ledger.c.stage == stage, ledger.c.unit.in_(units))
         with reading(self._engine) as connection:
-            return {row["unit"]: row for row in connection.execute(query).mappings()}
+            return {row["unit"]: dict(row) for row in connection.execute(query).mappings()}
 
     def units(self, stage: str, kb_id: str, source_id: str) -> list[str]:
         """All units of a partition."""
@@ -111,13 +111,22 @@ class Ledger:
             keeps_output = entry.failure is not None and entry.failure.kind not in REMOVES_OUTPUT
             rows.append(
                 {
-                    "stage": stage, "unit": entry.unit, "kb_id": kb_id, "source_id": source_id,
-                    "status": "failed" if entry.failure else "done", "input_hash": entry.input_hash, "recipe": recipe,
+                    "stage": stage,
+                    "unit": entry.unit,
+                    "kb_id": kb_id,
+                    "source_id": source_id,
+                    "status": "failed" if entry.failure else "done",
+                    "input_hash": entry.input_hash,
+                    "recipe": recipe,
                     "output_hash": old.get("output_hash", "") if keeps_output else entry.output_hash,
-                    "rows": old.get("rows", 0) if keeps_output else entry.rows, "attempts": old.get("attempts", 0) + 1 if entry.failure else 1,
+                    "rows": old.get("rows", 0) if keeps_output else entry.rows,
+                    "attempts": old.get("attempts", 0) + 1 if entry.failure else 1,
                     "error_kind": entry.failure.kind if entry.failure else None,
                     "error": str(entry.failure) if entry.failure else None,
-                    "tokens": entry.tokens, "cost_usd": entry.cost_usd, "run_id": run_id, "updated_at": datetime.now(UTC),
+                    "tokens": entry.tokens,
+                    "cost_usd": entry.cost_usd,
+                    "run_id": run_id,
+                    "updated_at": datetime.now(UTC),
                 }  # fmt: skip
             )
         upsert(ledger, self._engine, rows)
@@ -132,7 +141,10 @@ class Ledger:
     def totals(self, stage: str, kb_id: str, source_id: str) -> tuple[int, int]:
         """(units done, rows they have) of a partition."""
         query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(ledger.c.rows), 0)).where(
-            ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id, ledger.c.output_hash != ""
+            ledger.c.stage == stage,
+            ledger.c.kb_id == kb_id,
+            ledger.c.source_id == source_id,
+            ledger.c.output_hash != "",
         )
         with reading(self._engine) as connection:
             done, rows = connection.execute(query).one()

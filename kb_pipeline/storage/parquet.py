@@ -45,6 +45,8 @@ class Dataset:
         Args:
             rows: of the table's schema, only of documents in `document_ids`.
         """
+        for leftover in self._folder.glob(".*.tmp"):  # of a writer that died; the source's lock is ours now
+            leftover.unlink()
         places = self._load_places()
         rows = rows.cast(self.table.schema)
         touched = {places[d] for d in document_ids if d in places}
@@ -105,8 +107,7 @@ class Dataset:
         if self._places is None:
             self._places = {}
             for part in self._parts():
-                ids = pq.ParquetFile(part).read(columns=["document_id"])["document_id"]
-                self._places.update(dict.fromkeys(pc.unique(ids).to_pylist(), part))
+                self._places.update(dict.fromkeys(distinct(pq.ParquetFile(part).read(columns=["document_id"])), part))
         return self._places
 
     def _rewrite(self, part: Path, rows: pa.Table, document_ids: Collection[str], places: dict[str, Path]) -> None:
@@ -116,7 +117,7 @@ class Dataset:
         kept = old.filter(pc.invert(pc.is_in(old["document_id"], values)))
         new = rows.filter(pc.is_in(rows["document_id"], values))
         merged = pa.concat_tables([kept, new])
-        for document in set(replaced) - set(pc.unique(new["document_id"]).to_pylist()):
+        for document in set(replaced) - set(distinct(new)):
             del places[document]
         if merged.num_rows:
             _write(merged, part)
@@ -127,15 +128,19 @@ class Dataset:
         fill: dict[Path, int] = {}
         for part in places.values():
             fill[part] = fill.get(part, 0) + 1
-        part = min(fill, key=lambda p: fill[p], default=None)
-        new_ids = pc.unique(rows["document_id"]).to_pylist()
-        has_room = part is not None and fill[part] + len(new_ids) <= PART_DOCUMENTS and part.stat().st_size < PART_BYTES
-        if part is not None and has_room:
+        emptiest = min(fill, key=lambda p: fill[p], default=None)
+        new_ids = distinct(rows)
+        part = self._folder / f"part-{uuid.uuid4().hex[:12]}.parquet"
+        if emptiest and fill[emptiest] + len(new_ids) <= PART_DOCUMENTS and emptiest.stat().st_size < PART_BYTES:
+            part = emptiest
             rows = pa.concat_tables([pq.ParquetFile(part).read(), rows])
-        else:
-            part = self._folder / f"part-{uuid.uuid4().hex[:12]}.parquet"
         _write(rows, part)
         places.update(dict.fromkeys(new_ids, part))
+
+
+def distinct(rows: pa.Table) -> list[str]:
+    """The document ids of a table, each once, in order of appearance."""
+    return [str(document) for document in pc.unique(rows["document_id"]).to_pylist()]
 
 
 def _write(rows: pa.Table, path: Path) -> None:

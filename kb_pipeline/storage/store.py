@@ -12,7 +12,8 @@ from kb_pipeline.records import Space
 from kb_pipeline.schemas import PARQUET_TABLES, Table
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.blobs import Blobs
-from kb_pipeline.storage.catalog import Catalog, SourceRow
+from kb_pipeline.storage.catalog import Catalog
+from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.lance_table import spaces
 from kb_pipeline.storage.layout import Layout

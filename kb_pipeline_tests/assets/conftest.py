@@ -6,7 +6,7 @@ import pytest
 
 from kb_pipeline.automation.run import open_syncer
 from kb_pipeline.schemas import PARQUET_TABLES
-from kb_pipeline.storage.catalog import SourceRow
+from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.store import Store
 
 

@@ -145,7 +145,9 @@ def test_other_chunk_sizes_and_models_make_exactly_the_later_stages_stale(home, 
     home.sync(source)
     raw = home.store.ledger.data_version("documents", "k", source.source_id)
     before = set(home.indexed())
-    changed = Settings(**{**settings.model_dump(), "chunk_size": 300, "chunk_overlap": 50, "embedding_model": "fake:other:16"})
+    changed = Settings(
+        **{**settings.model_dump(), "chunk_size": 300, "chunk_overlap": 50, "embedding_model": "fake:other:16"}
+    )
     store = Store(changed)
     with open_syncer(store, SilentProgress()) as syncer:
         other = Home(store, syncer)

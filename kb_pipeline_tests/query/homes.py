@@ -10,7 +10,8 @@ from kb_pipeline.schemas import chunk_index
 from kb_pipeline.settings import Settings
 from kb_pipeline.stages.language import detect_language
 from kb_pipeline.stages.terms import index_terms
-from kb_pipeline.storage.catalog import Catalog, KnowledgeBase
+from kb_pipeline.storage.catalog import Catalog
+from kb_pipeline.storage.catalog_records import KnowledgeBase
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.testing.embedder import HashingEmbedder
 

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 
 from kb_pipeline.errors import Corrupt, NotVisible, SystemicError, Transient, UsageError
 from kb_pipeline.storage import engine as engine_module
-from kb_pipeline.storage.catalog import Catalog, next_due
+from kb_pipeline.storage.catalog import Catalog
+from kb_pipeline.storage.catalog_records import next_due
 from kb_pipeline.storage.ledger import Entry, Ledger
 from kb_pipeline.storage.tables import metadata
 

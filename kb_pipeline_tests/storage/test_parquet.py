@@ -94,7 +94,11 @@ def test_inspection_counts_what_is_on_disk(layout):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.dictionaries(st.sampled_from("abcdefgh"), st.lists(st.integers(0, 9), max_size=3), max_size=4), max_size=8))
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from("abcdefgh"), st.lists(st.integers(0, 9), max_size=3), max_size=4), max_size=8
+    )
+)
 def test_any_sequence_of_replacements_equals_a_dict(tmp_path_factory, steps):
     root = tmp_path_factory.mktemp("lake")
     layout = Layout(home=root, root=root)

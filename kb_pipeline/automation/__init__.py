@@ -1,0 +1,1 @@
+"""When and where assets run: partitions, jobs, sensors, resources, the instance."""

@@ -1,0 +1,1 @@
+"""Pure work: no I/O, no environment, no clock, no Dagster."""

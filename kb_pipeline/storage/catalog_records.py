@@ -1,0 +1,59 @@
+"""What the catalog hands out: a knowledge base, and a source with its schedule."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from kb_pipeline import ids
+from kb_pipeline.records import Scope, Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeBase:
+    """A knowledge base; `tenant` follows from scope, owner and client."""
+
+    kb_id: str
+    name: str
+    scope: Scope
+    tenant: str
+    owner: str
+    client_id: str
+    agency_id: str
+    description: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRow(Source):
+    """A source with its schedule and the outcome of its last listing."""
+
+    name: str
+    namespace: str
+    every_s: int | None
+    cron: str | None
+    state: Mapping[str, Any] = field(default_factory=dict)
+    syncs: int = 0
+    due_at: datetime | None = None
+    listed_at: datetime | None = None
+    status: str = "pending"
+    error_kind: str | None = None
+    error: str | None = None
+    created_at: datetime | None = None
+
+    @property
+    def partition(self) -> str:
+        """Partition key."""
+        return ids.source_partition(self.kb_id, self.source_id)
+
+
+def next_due(source: SourceRow, now: datetime) -> datetime | None:
+    """When the source wants its next sync; None without a schedule."""
+    if source.every_s:
+        return now + timedelta(seconds=source.every_s)
+    if source.cron:
+        from croniter import croniter
+
+        due: datetime = croniter(source.cron, now).get_next(datetime)
+        return due
+    return None
