@@ -1,6 +1,5 @@
 """Open a home and search it: scope, channels, fusion, citations, event. Each step is a file beside this one."""
 
-import importlib
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from kb_pipeline.query.tool import SearchTool, tool_for
 from kb_pipeline.query.trust import split_by_trust
 from kb_pipeline.stages.language import detect_language
 from kb_pipeline.stages.terms import query_terms
+from kb_pipeline.storage.lance_engine import engine
 from kb_pipeline.storage.lance_read import load_passages
 
 if TYPE_CHECKING:
@@ -156,14 +156,15 @@ class Query:
     def _warm_up(self, text: str, channels: Sequence[Channel]) -> "Callable[[], NDArray[np.float32]] | None":
         """How to embed the query; None for a blank one.
 
-        The first search starts that at once and loads the index engine, so that these and the catalog load side by side.
+        The first search starts that at once and loads engine and language model, side by side with the catalog.
         """
         if not text:
             return None
         if self._is_warm:
             return lambda: self._vector(text)
         self._is_warm = True
-        self._pool.submit(importlib.import_module, "lance")
+        self._pool.submit(engine)
+        self._pool.submit(detect_language, text)
         return self._pool.submit(self._vector, text).result if "dense" in channels else lambda: self._vector(text)
 
     def _find(

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from kb_pipeline.errors import SystemicError
 from kb_pipeline.records import Space
 from kb_pipeline.schemas import chunk_index
+from kb_pipeline.storage.lance_engine import engine
 from kb_pipeline.storage.lance_table import KEY, one_of, open_table, spaces, systemic, table_path
 from kb_pipeline.storage.lance_upkeep import (
     VECTOR_INDEX_ROWS,
@@ -136,8 +137,6 @@ class ChunkIndex:
         """An empty table with its key declared and its indexes in place; appears at once, never half-made."""
         if self._dims is None:
             raise SystemicError(f"The search index {self.path} vanished while it was written; sync again.")
-        import lance
-
         fields = [
             field.with_metadata(_KEY_METADATA) if field.name == KEY else field
             for field in chunk_index(self._dims).schema
@@ -145,9 +144,10 @@ class ChunkIndex:
         schema = pa.schema(fields)
         draft = self.path.with_suffix(".draft")
         shutil.rmtree(draft, ignore_errors=True)  # of a run that died here
-        create_scalar_indexes(lance.write_dataset(schema.empty_table(), draft, schema=schema))
+        create_scalar_indexes(engine().write_dataset(schema.empty_table(), draft, schema=schema))
         draft.rename(self.path)
-        return lance.dataset(self.path)
+        table: lance.LanceDataset = engine().dataset(self.path)
+        return table
 
     def _delete(self, rows: pc.Expression) -> int:
         if open_table(self.path) is None:

@@ -4,13 +4,13 @@ A tenant is a LanceDB database (a folder), a space a table in it (`chunks-<space
 pylance, the engine under lancedb: the tables are the same, the import takes a third of the time.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kb_pipeline.errors import SystemicError
+from kb_pipeline.storage.lance_engine import engine
 
 if TYPE_CHECKING:
     import lance
@@ -45,11 +45,9 @@ def open_table(path: Path) -> "lance.LanceDataset | None":
     """
     if not path.is_dir():
         return None
-    os.environ.setdefault("LANCE_LOG", "error")  # the engine warns on stderr of things that are as we want them
-    import lance
-
     with systemic(path, "read"):
-        return lance.dataset(path)
+        table: lance.LanceDataset = engine().dataset(path)
+        return table
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """The search index: replacing, deleting, upkeep, two writers at once, readers meanwhile."""
 
 import multiprocessing
+import subprocess
+import sys
 import threading
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -9,11 +11,14 @@ import lance
 import numpy as np
 import pytest
 
+import kb_pipeline
 from kb_pipeline.errors import KbError, SystemicError
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.lance_read import IndexReader
 from kb_pipeline.storage.lance_table import spaces
 from kb_pipeline_tests.storage.index_rows import SPACE, a_vector, rows_of
+
+PROJECT = Path(kb_pipeline.__file__).parents[1]
 
 
 @pytest.fixture
@@ -231,3 +236,15 @@ def test_readers_never_fail_while_a_writer_works(index: ChunkIndex, reader: Inde
     thread.join(30)
     assert not failures
     assert reads > 5
+
+
+def test_opening_a_table_leaves_pandas_alone_but_usable(index: ChunkIndex) -> None:
+    put(index, "d1", "high tide")
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom kb_pipeline.storage.lance_table import open_table\n"
+        f"table = open_table(Path({str(index.path)!r})).to_table(columns=['chunk_id'])\n"
+        "print('pandas' in sys.modules, list(table.to_pandas()['chunk_id']), len(sys.meta_path))"
+    )
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, cwd=PROJECT)
+    assert shown.stdout.startswith("False ['d1-0000']")
