@@ -43,7 +43,9 @@ def run_partitions(
 ) -> dg.MaterializeResult:
     """Work on each partition of the step under its lock; a listing that failed fails the step after the others are done."""
     stage = context.asset_key.to_user_string()
-    runs, broken = [], []
+    runs: list[StageRun] = []
+    found: list[list[Check]] = []
+    broken: list[tuple[str, Exception]] = []
     for key in context.partition_keys:
         started = time.monotonic()
         kb_id, source_id = ids.split_partition(key)
@@ -52,6 +54,7 @@ def run_partitions(
             run = StageRun(stage, recipe, store, source, context.run.run_id, progress)
             with store.working_on(source):
                 work(run)
+                checks = inspect(run)
         except (NotVisible, UnitFailure) as failure:
             broken.append((key, failure))
             continue
@@ -63,11 +66,12 @@ def run_partitions(
             ) from error
         run.count(seconds=round(time.monotonic() - started, 3))
         runs.append(run)
+        found.append(checks)
         if len(context.partition_keys) > 1:
             context.add_asset_metadata(_metadata([run]), partition_key=key)
     if broken:
         raise _broken(stage, broken)
-    return _result(runs, [inspect(run) for run in runs])
+    return _result(runs, found)
 
 
 def _broken(stage: str, broken: Sequence[tuple[str, Exception]]) -> dg.Failure:
@@ -77,7 +81,17 @@ def _broken(stage: str, broken: Sequence[tuple[str, Exception]]) -> dg.Failure:
 
 
 def _metadata(runs: Sequence[StageRun]) -> dict[str, dg.MetadataValue]:
-    names = ("rows_in", "written", "skipped", "removed", "documents_failed", "tokens", "cost_usd", "seconds")
+    names = (
+        "rows_in",
+        "written",
+        "skipped",
+        "removed",
+        "documents_failed",
+        "tokens",
+        "cost_usd",
+        "seconds",
+        "size_bytes",
+    )
     totals = {name: 0.0 for name in names}
     for run in runs:
         for name, amount in run.counts.items():
@@ -87,7 +101,9 @@ def _metadata(runs: Sequence[StageRun]) -> dict[str, dg.MetadataValue]:
         if name in ("cost_usd", "seconds")
         else dg.MetadataValue.int(int(amount))
         for name, amount in totals.items()
+        if name != "rows"
     }
+    shown["dagster/row_count"] = dg.MetadataValue.int(int(sum(run.counts.get("rows", 0) for run in runs)))
     failures = [failure for run in runs for failure in run.failures][:_FAILURES_SHOWN]
     if failures:
         records = [
@@ -125,6 +141,7 @@ def inspect_dataset(table: Table) -> Callable[[StageRun], list[Check]]:
     def inspect(run: StageRun) -> list[Check]:
         dataset: Dataset = run.store.dataset(table, run.source)
         report = dataset.inspect()
+        run.count(rows=report.rows, size_bytes=dataset.size_bytes())
         _, expected = run.store.ledger.totals(run.stage, run.source.kb_id, run.source.source_id)
         return [
             ("schema_matches", not report.foreign_parts, ", ".join(report.foreign_parts)),

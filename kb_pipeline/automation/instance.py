@@ -15,6 +15,7 @@ _UNFINISHED = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
 _CONFIG = """\
 # Written by `kb init`. deploy/dagster.postgres.yaml shows the same for Postgres.
 telemetry: {{enabled: false}}
+nux: {{enabled: false}}
 concurrency:
   runs: {{max_concurrent_runs: {jobs}}}
   pools: {{granularity: op, default_limit: 2}}

@@ -10,6 +10,7 @@ import dagster as dg
 
 from kb_pipeline.assets.stage import Progress
 from kb_pipeline.automation.instance import PROCESS_TAG, open_instance, process_tag
+from kb_pipeline.automation.jobs import sync_job
 from kb_pipeline.automation.partitions import source_partitions
 from kb_pipeline.connectors.registry import build_registry
 from kb_pipeline.definitions import SYNC_ASSETS
@@ -50,17 +51,17 @@ class Syncer:
     """Opens instance, connectors, embedder and parsers once, then syncs sources one after another."""
 
     def __init__(self, store: Store, resources: dict[str, object], instance: dg.DagsterInstance) -> None:
-        self._store, self._resources, self._instance = store, resources, instance
+        self._store, self._instance = store, instance
+        assembled = dg.Definitions(assets=SYNC_ASSETS, jobs=[sync_job], resources=resources)
+        self._job = assembled.resolve_job_def(sync_job.name)
 
     def sync(self, source: SourceRow) -> SyncReport:
         """Run the four assets for a source; a failed listing is a report with status failed, never an exception."""
         self._store.release_orphans(source)
         self._instance.add_dynamic_partitions(str(source_partitions.name), [source.partition])
         started = time.monotonic()
-        result = dg.materialize(
-            SYNC_ASSETS,
+        result = self._job.execute_in_process(
             partition_key=source.partition,
-            resources=self._resources,
             instance=self._instance,
             run_config=_QUIET,
             tags={PROCESS_TAG: process_tag()},

@@ -44,6 +44,12 @@ def source_sync(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Sto
     due = [source for source in catalog.due_sources(now) if source.partition not in busy]
     batches = ranges(due, ordered)[:RUNS_PER_TICK]
     catalog.source_was_requested([source.source_id for batch in batches for source in batch], now + GRACE)
+    if not batches and not missing:
+        scheduled = [source.due_at for source in sources if source.due_at and (source.every_s or source.cron)]
+        soonest = (
+            f"the next at {min(scheduled):%H:%M:%S} UTC" if scheduled else "none has a schedule (`kb add … --every 1h`)"
+        )
+        return dg.SensorResult(skip_reason=f"No source is due; {soonest}.", cursor=now.isoformat())
     return dg.SensorResult(
         run_requests=[request(batch) for batch in batches],
         dynamic_partitions_requests=[source_partitions.build_add_request(missing)] if missing else [],

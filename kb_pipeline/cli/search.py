@@ -59,7 +59,7 @@ def print_result(result: "SearchResult", explain: bool = False) -> None:
         click.echo("Nothing found.")
     for hit in result.hits:
         place = f", page {hit.page}" if hit.page else ""
-        section = f" › {hit.section}" if hit.section else ""
+        section = f" › {hit.section}" if hit.section not in ("", hit.document_title) else ""
         click.secho(f"[{hit.rank}] {printable(hit.document_title + section)}", bold=True)
         click.echo(f"    {printable(hit.source)}{place}  similarity {hit.similarity:.2f}")
         for other in hit.also_in:

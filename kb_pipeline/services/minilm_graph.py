@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
 
 from kb_pipeline.errors import SystemicError
 
@@ -37,6 +36,8 @@ def graph_file(model_dir: Path) -> Path:
     Made where it is missing or damaged; safe when several processes ask at once.
     Raises: SystemicError: the weights are missing or changed, the folder cannot be written, or the export differs.
     """
+    from filelock import FileLock
+
     graph = model_dir / f"minilm-{WEIGHTS_SHA256[:12]}-{_EXPORT}.onnx"
     if _is_whole(graph):
         return graph

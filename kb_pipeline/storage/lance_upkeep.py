@@ -45,6 +45,7 @@ class IndexStatistics:
     unindexed: Mapping[str, int] = field(default_factory=dict)
     duplicate_keys: int = 0
     schema_matches: bool = True
+    size_bytes: int = 0
 
     @property
     def unindexed_rows(self) -> int:
@@ -104,6 +105,7 @@ def statistics(path: Path) -> IndexStatistics:
             unindexed=_unindexed(table),
             duplicate_keys=len(keys) - int(pc.count_distinct(keys).as_py()),
             schema_matches=expected.equals(table.schema),
+            size_bytes=sum(file.stat().st_size for file in path.rglob("*") if file.is_file()),
         )
 
 
