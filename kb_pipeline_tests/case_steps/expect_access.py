@@ -1,4 +1,4 @@
-"""Expectations on calls made as somebody: nothing of others shows, and what is not theirs looks as if it did not exist."""
+"""Expectations on calls made as somebody: nothing of others shows; what is not theirs looks as if it were not there."""
 
 from kb_pipeline.errors import NotVisible
 from kb_pipeline_tests.case_steps.looking import found_in
@@ -37,7 +37,9 @@ def each_call_on(world: World, args: Args) -> None:
         if options and not any(_is(call, option) for option in options):
             raise Mismatch(f"call {_named(call)}: expected {' or '.join(options)}, found {call.error or 'an answer'}")
         if args.get("same_answer_as_for_an_id_that_does_not_exist") and _answer(call) != _answer(call.twin):
-            raise Mismatch(f"call {_named(call)}: expected the answer of an id that does not exist, {_answer(call.twin)}, found {_answer(call)}")
+            raise Mismatch(
+                f"call {_named(call)}: expected {_answer(call.twin)}, as if it did not exist, found {_answer(call)}"
+            )
 
 
 def _is(call: Call, option: str) -> bool:
@@ -56,7 +58,11 @@ def _answer(call: Call | None) -> tuple[object, ...]:
         return ("no twin was made",)
     said = str(call.error) if call.error else ""
     given = call.args.values() if isinstance(call.args, dict) else [call.args]
-    for name in sorted({NO_BASE, NO_DOCUMENT, *(str(each).removeprefix("first of ") for each in given)} - {"", "None"}, key=len, reverse=True):
+    for name in sorted(
+        {NO_BASE, NO_DOCUMENT, *(str(each).removeprefix("first of ") for each in given)} - {"", "None"},
+        key=len,
+        reverse=True,
+    ):
         said = said.replace(repr(name), "…")
     return (type(call.error).__name__, said, call.texts, call.titles)
 

@@ -21,10 +21,10 @@ Chunks = Sequence[Mapping[str, Any]]
 
 
 @expectation(
-    "chunks", "document", "kb", "max_chars", "or_max_tokens", "max_tokens", "min_chars", "min_count", "max_count", "count",
-    "no_text_lost", "each_is_substring_of_input", "each_nonempty", "each_valid_utf8", "no_lone_surrogates", "no_replacement_char",
-    "no_grapheme_split", "never_starts_with_combining_mark", "ends_at_one_of", "share", "min_nonspace_chars", "max_overlap_chars",
-    "contains", *WHEN,
+    "chunks", "document", "kb", "max_chars", "or_max_tokens", "max_tokens", "min_chars", "min_count", "max_count",
+    "count", "no_text_lost", "each_is_substring_of_input", "each_nonempty", "each_valid_utf8", "no_lone_surrogates",
+    "no_replacement_char", "no_grapheme_split", "never_starts_with_combining_mark", "ends_at_one_of", "share",
+    "min_nonspace_chars", "max_overlap_chars", "contains", *WHEN,
 )  # fmt: skip
 def chunks(world: World, args: Args) -> None:
     """Each document meant, one by one; `*` looks at the chunks of all."""
@@ -60,14 +60,18 @@ def _check_sizes(world: World, args: Args, found: Chunks, name: str) -> None:
         counts = world.embedder.count_tokens([chunk["text"] for chunk in found])
         is_over = max(counts, default=0) > most_tokens
     if is_over:
-        raise Mismatch(f"chunks of {name}: expected at most {most_chars} characters or {most_tokens} tokens, found {longest} characters")
+        raise Mismatch(
+            f"chunks of {name}: expected at most {most_chars} characters or {most_tokens} tokens, found {longest}"
+        )
     shortest = min((len(chunk["text"]) for chunk in found), default=0)
     if "min_chars" in args and found and shortest < args["min_chars"]:
         raise Mismatch(f"chunks of {name}: expected at least {args['min_chars']} characters each, found {shortest}")
     least = args.get("min_nonspace_chars", 1 if args.get("each_nonempty") else 0)
     for chunk in found:
         if len("".join(chunk["text"].split())) < least:
-            raise Mismatch(f"chunks of {name}: expected at least {least} visible characters each, found {chunk['text']!r}")
+            raise Mismatch(
+                f"chunks of {name}: expected at least {least} visible characters each, found {chunk['text']!r}"
+            )
 
 
 def _given_text(world: World, view: DocumentView) -> tuple[str, bool]:
@@ -86,10 +90,12 @@ def _no_text_lost(world: World, args: Args, view: DocumentView) -> None:
     wanted, found = _UNSEEN.sub("", given), _UNSEEN.sub("", view.text)
     if wanted == found:
         return
-    if is_file and view.name.endswith((".md", ".markdown")) or str(view.row.get("external_id")).endswith(".md"):
+    if (is_file and view.name.endswith((".md", ".markdown"))) or str(view.row.get("external_id")).endswith(".md"):
         wanted, found = _MARKUP.sub("", wanted), _MARKUP.sub("", found)
     if wanted != found:
-        at = next((i for i, (a, b) in enumerate(zip(wanted, found, strict=False)) if a != b), min(len(wanted), len(found)))
+        at = next(
+            (i for i, (a, b) in enumerate(zip(wanted, found, strict=False)) if a != b), min(len(wanted), len(found))
+        )
         raise Mismatch(
             f"chunks of {view.name}: expected the whole text ({len(wanted)} visible characters), found {len(found)}; "
             f"they part at {at}: {wanted[at : at + 20]!r} / {found[at : at + 20]!r}"
@@ -122,7 +128,7 @@ def _no_split_grapheme(world: World, args: Args, view: DocumentView) -> None:
     first = view.chunks[0]["start_char"] if view.chunks else 0
     for chunk in view.chunks:
         if not {chunk["start_char"] - first, chunk["end_char"] - first} <= borders:
-            raise Mismatch(f"chunks of {view.name}: chunk {chunk['chunk_idx']} begins or ends inside a character of several code points")
+            raise Mismatch(f"chunks of {view.name}: chunk {chunk['chunk_idx']} begins or ends inside a character")
 
 
 def _no_leading_mark(world: World, args: Args, view: DocumentView) -> None:
@@ -135,18 +141,23 @@ def _ends(world: World, args: Args, view: DocumentView) -> None:
     inner = view.chunks[:-1]
     wanted = "".join(str(each) for each in as_list(args["ends_at_one_of"]))
     good = sum(chunk["text"].rstrip()[-1:] in wanted for chunk in inner)
-    if good < float(args.get("share", 1.0)) * len(inner):
-        raise Mismatch(f"chunks of {view.name}: expected {args.get('share', 1.0)} to end with one of {wanted}, found {good} of {len(inner)}")
+    share = float(args.get("share", 1.0))
+    if good < share * len(inner):
+        raise Mismatch(
+            f"chunks of {view.name}: expected an end of {wanted} for {share} of them, found {good} of {len(inner)}"
+        )
 
 
 def _overlap(world: World, args: Args, view: DocumentView) -> None:
     for before, chunk in zip(view.chunks, view.chunks[1:], strict=False):
         if before["end_char"] - chunk["start_char"] > args["max_overlap_chars"]:
-            raise Mismatch(f"chunks of {view.name}: chunk {chunk['chunk_idx']} repeats more than {args['max_overlap_chars']} characters")
+            raise Mismatch(
+                f"chunks of {view.name}: chunk {chunk['chunk_idx']} repeats over {args['max_overlap_chars']} characters"
+            )
 
 
 _EACH: dict[str, Callable[[World, Args, DocumentView], None]] = {
-    "no_text_lost": _no_text_lost, "each_is_substring_of_input": _substring, "each_valid_utf8": _valid, "no_lone_surrogates": _valid,
-    "no_replacement_char": _no_replacement, "no_grapheme_split": _no_split_grapheme, "ends_at_one_of": _ends,
-    "never_starts_with_combining_mark": _no_leading_mark, "max_overlap_chars": _overlap,
+    "no_text_lost": _no_text_lost, "each_is_substring_of_input": _substring, "each_valid_utf8": _valid,
+    "no_lone_surrogates": _valid, "no_replacement_char": _no_replacement, "no_grapheme_split": _no_split_grapheme,
+    "ends_at_one_of": _ends, "never_starts_with_combining_mark": _no_leading_mark, "max_overlap_chars": _overlap,
 }  # fmt: skip

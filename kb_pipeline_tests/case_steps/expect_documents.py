@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any
@@ -26,23 +26,36 @@ def documents(world: World, args: Args) -> None:
     live = [view for view in views if view.is_live]
     if "live" in args:
         names = ", ".join(sorted(view.name for view in live)[:10])
-        lost = "; ".join(f"{view.name}: {view.status} {view.row.get('error') or ''}".strip() for view in views if not view.is_live)
-        expect_number(len(live), args["live"], f"live documents of {args.get('kb', 'all')} ({names}{' | not live: ' + lost if lost else ''})")
-    for status in _STATES:
-        if status in args:
-            expect_number(sum(view.status == status for view in views), args[status], f"{status} documents of {args.get('kb', 'all')}")
-    if "total" in args:
-        expect_number(sum(view.status != "archived" for view in views), args["total"], f"documents of {args.get('kb', 'all')}")
-    for name in as_list(args.get("includes")):
-        if not any(view.rank_of(str(name)) is not None for view in live):
-            raise Mismatch(f"documents: expected {name!r} to live")
-    for name in as_list(args.get("excludes")):
-        if any(view.rank_of(str(name)) is not None for view in live):
-            raise Mismatch(f"documents: expected {name!r} not to live")
+        lost = "; ".join(
+            f"{view.name}: {view.status} {view.row.get('error') or ''}".strip() for view in views if not view.is_live
+        )
+        expect_number(
+            len(live),
+            args["live"],
+            f"live documents of {args.get('kb', 'all')} ({names}{' | not live: ' + lost if lost else ''})",
+        )
+    _check_states(args, views)
+    _check_names(args, live)
     for name in as_list(args.get("never_lost")):
         _never_lost(world, str(name), args.get("kb"))
     if args.get("unchanged"):
         _unchanged(world, args)
+
+
+def _check_states(args: Args, views: Sequence[DocumentView]) -> None:
+    whose = f"documents of {args.get('kb', 'all')}"
+    for status in _STATES:
+        if status in args:
+            expect_number(sum(view.status == status for view in views), args[status], f"{status} {whose}")
+    if "total" in args:
+        expect_number(sum(view.status != "archived" for view in views), args["total"], whose)
+
+
+def _check_names(args: Args, live: Sequence[DocumentView]) -> None:
+    for key, wanted in (("includes", True), ("excludes", False)):
+        for name in as_list(args.get(key)):
+            if any(view.rank_of(str(name)) is not None for view in live) != wanted:
+                raise Mismatch(f"documents: expected {name!r} {'' if wanted else 'not '}to live")
 
 
 def _of(snapshot: Snapshot, args: Args) -> list[DocumentView]:
@@ -51,7 +64,9 @@ def _of(snapshot: Snapshot, args: Args) -> list[DocumentView]:
         raise UnknownWord(f"documents: there is no kb {args['kb']!r}")
     if "source" not in args:
         return views
-    sources = {s.source_id for s in snapshot.sources if name_rank(str(args["source"]), s.input, s.input, s.name) is not None}
+    sources = {
+        s.source_id for s in snapshot.sources if name_rank(str(args["source"]), s.input, s.input, s.name) is not None
+    }
     if not sources:
         raise Mismatch(f"documents: there is no source {args['source']!r}")
     return [view for view in views if view.row["source_id"] in sources]
@@ -75,22 +90,31 @@ def _unchanged(world: World, args: Args) -> None:
         raise UnknownWord("documents: unchanged since when? there is neither a sync nor a call as somebody")
     before, after = (_facts(snapshot, args.get("kb")) for snapshot in (world.history[max(0, mark)], state(world, args)))
     if before != after:
-        raise Mismatch(f"documents of {args.get('kb', 'all')}: expected unchanged, found {sorted(set(after) ^ set(before))[:4]}")
+        raise Mismatch(
+            f"documents of {args.get('kb', 'all')}: expected unchanged, found {sorted(set(after) ^ set(before))[:4]}"
+        )
 
 
 def _facts(snapshot: Snapshot, kb: object) -> list[tuple[str, ...]]:
-    bases = [(base.kb_id, base.scope, base.owner, base.client_id) for base in snapshot.bases if kb is None or snapshot.names[base.kb_id] == kb]
+    bases = [
+        (base.kb_id, base.scope, base.owner, base.client_id)
+        for base in snapshot.bases
+        if kb is None or snapshot.names[base.kb_id] == kb
+    ]
     rows = [
-        (view.row["document_id"], view.status, str(view.row["content_hash"]), view.text) for view in snapshot.of(kb) if view.row
+        (view.row["document_id"], view.status, str(view.row["content_hash"]), view.text)
+        for view in snapshot.of(kb)
+        if view.row
     ]
     return sorted([*map(tuple, bases), *rows])
 
 
 _FIELDS = {
-    "source_url": "url", "url": "url", "link": "url", "author": "author", "title": "title", "published": "published_at",
-    "published_at": "published_at", "date": "published_at", "partial_or_preview": "is_partial", "partial": "is_partial",
-    "is_partial": "is_partial", "preview": "is_partial", "status": "status", "path": "external_id", "external_id": "external_id",
-    "language": "language", "warnings": "warnings", "chunks": "chunks", "metadata": "metadata",
+    "source_url": "url", "url": "url", "link": "url", "author": "author", "title": "title",
+    "published": "published_at", "published_at": "published_at", "date": "published_at",
+    "partial_or_preview": "is_partial", "partial": "is_partial", "is_partial": "is_partial", "preview": "is_partial",
+    "status": "status", "path": "external_id", "external_id": "external_id", "language": "language",
+    "warnings": "warnings", "chunks": "chunks", "metadata": "metadata",
 }  # fmt: skip
 _STORED = {"language", "metadata"}
 
@@ -116,7 +140,7 @@ def document_field(world: World, args: Args) -> None:
 
 
 def same_value(found: object, wanted: object) -> bool:
-    """Equal as a case writes it: times by the moment (a bare date by its day), texts by their words, the rest by value."""
+    """Equal as a case writes it: times by moment (a bare date by its day), texts by their words, the rest by value."""
     if isinstance(found, datetime):
         moment = _moment(wanted)
         is_day = len(str(wanted)) == 10
@@ -140,7 +164,9 @@ def document_state(world: World, args: Args) -> None:
     for key, wanted in (("is", True), ("is_not", False)):
         for word in [part.strip() for part in str(args.get(key, "")).split(",") if part.strip()]:
             if _is(world, args, word.lower()) != wanted:
-                raise Mismatch(f"state of {args['document']}: expected {'' if wanted else 'not '}{word}, found {_shown(world, args)}")
+                raise Mismatch(
+                    f"state of {args['document']}: {word} expected to be {wanted}, found {_shown(world, args)}"
+                )
 
 
 def _is(world: World, args: Args, word: str) -> bool:
@@ -166,7 +192,7 @@ def _is(world: World, args: Args, word: str) -> bool:
 
 
 def _nth_life(world: World, args: Args, now: list[DocumentView]) -> list[DocumentView]:
-    """The n-th life of a name. An earlier life that the same row took over is absent, unless a chunk of it is still there."""
+    """The n-th life of a name. One that the same row took over is absent, unless a chunk of it is still there."""
     lives = [view for snapshot in world.history for view in _births(snapshot, args)]
     distinct: list[DocumentView] = []
     for view in lives:

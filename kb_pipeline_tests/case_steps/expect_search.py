@@ -18,9 +18,9 @@ def means(name: object, hit: Hit) -> bool:
 
 
 @expectation(
-    "search", "label", "kb", "kbs", "query", "mode", "modes", "top1", "top1_in", "top1_mentions", "includes", "excludes",
-    "text_includes", "text_excludes", "text_count", "hits", "min_hits", "max_hits", "no_error", "max_seconds", "one_of", "never",
-    "same_order_as", "same_set_as", "no_duplicates",
+    "search", "label", "kb", "kbs", "query", "mode", "modes", "top1", "top1_in", "top1_mentions", "includes",
+    "excludes", "text_includes", "text_excludes", "text_count", "hits", "min_hits", "max_hits", "no_error",
+    "max_seconds", "one_of", "never", "same_order_as", "same_set_as", "no_duplicates",
 )  # fmt: skip
 def search(world: World, args: Args) -> None:
     """Every search meant must be so, in each of its modes."""
@@ -52,7 +52,9 @@ def _check_first(made: Search, args: Args, hits: Sequence[Hit]) -> None:
         raise Mismatch(f"{named(made)}: expected first {' or '.join(map(str, wanted))}, found {found}")
     for mention in as_list(args.get("top1_mentions")):
         if not hits or not found_in(str(mention), f"{hits[0].document_title}\n{hits[0].chunk_text}"):
-            raise Mismatch(f"{named(made)}: expected {mention!r} in the first passage, found {shown(hits[0].chunk_text) if hits else 'nothing'}")
+            raise Mismatch(
+                f"{named(made)}: expected {mention!r} first, found {[shown(h.chunk_text) for h in hits[:1]]}"
+            )
 
 
 def _check_members(made: Search, args: Args, hits: Sequence[Hit]) -> None:
@@ -66,7 +68,9 @@ def _check_members(made: Search, args: Args, hits: Sequence[Hit]) -> None:
     if "hits" in args:
         expect_number(len(hits), args["hits"], f"{named(made)}: hits")
     if len(hits) < args.get("min_hits", 0) or len(hits) > args.get("max_hits", len(hits)):
-        raise Mismatch(f"{named(made)}: expected {args.get('min_hits', 0)} to {args.get('max_hits', 'any')} hits, found {len(hits)}")
+        raise Mismatch(
+            f"{named(made)}: expected {args.get('min_hits', 0)}-{args.get('max_hits', '')} hits, found {len(hits)}"
+        )
     if args.get("no_duplicates") and len({hit.chunk_id for hit in hits}) < len(hits):
         raise Mismatch(f"{named(made)}: a passage came twice")
 
@@ -75,12 +79,16 @@ def _check_passages(made: Search, args: Args, hits: Sequence[Hit]) -> None:
     passages = [hit.chunk_text for hit in hits]
     for needle in as_list(args.get("text_includes")):
         if not any(found_in(str(needle), passage) for passage in passages):
-            raise Mismatch(f"{named(made)}: expected a passage with {needle!r}, found {[shown(p) for p in passages[:3]]}")
+            raise Mismatch(
+                f"{named(made)}: expected a passage with {needle!r}, found {[shown(p) for p in passages[:3]]}"
+            )
     for needle in as_list(args.get("text_excludes")):
         if any(found_in(str(needle), passage) for passage in passages):
             raise Mismatch(f"{named(made)}: expected no passage with {needle!r}, and there is one")
     for needle, wanted in (args.get("text_count") or {}).items():
-        expect_number(sum(found_in(str(needle), p) for p in passages), wanted, f"{named(made)}: times {needle!r} in the passages")
+        expect_number(
+            sum(found_in(str(needle), p) for p in passages), wanted, f"{named(made)}: times {needle!r} in the passages"
+        )
 
 
 def _check_against(world: World, made: Search, args: Args, result: SearchResult) -> None:
@@ -96,7 +104,7 @@ def _check_against(world: World, made: Search, args: Args, result: SearchResult)
 
 
 def _check_never(made: Search, claim: str, result: SearchResult) -> None:
-    """`vectors of A compared with a query vector of B …`: no hit that was ranked by a vector comes from a table of A."""
+    """`vectors of A compared with a query vector of B …`: no hit ranked by a vector comes from a table of A."""
     models = re.match(r"vectors of ([\w.-]+) compared with a query vector of ([\w.-]+)", claim)
     if not models:
         raise UnknownWord(f"search: never {claim!r}")
@@ -119,7 +127,11 @@ def check_outcomes(world: World, made: Search, options: Sequence[object]) -> Non
             unknown.append(word)
     if unknown:
         raise unknown[0]
-    found = f"{type(made.error).__name__}: {made.error}" if made.error else f"{len(made.result.hits) if made.result else 0} hits"
+    found = (
+        f"{type(made.error).__name__}: {made.error}"
+        if made.error
+        else f"{len(made.result.hits) if made.result else 0} hits"
+    )
     raise Mismatch(f"{named(made)}: expected {' or '.join(map(str, options))}, found {found}")
 
 

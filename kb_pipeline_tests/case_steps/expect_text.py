@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kb_pipeline.schemas import DOCUMENTS
-from kb_pipeline.storage.catalog import SourceRow
+from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline_tests.case_steps.looking import WHEN, documents_meant, found_in, shown
 from kb_pipeline_tests.case_steps.reading import DocumentView, contents, plain
 from kb_pipeline_tests.case_steps.vocabulary import Args, Mismatch, as_list, expect_number, expectation
@@ -13,8 +13,8 @@ from kb_pipeline_tests.case_steps.world import World
 
 
 @expectation(
-    "text", "document", "kb", "contains", "contains_any", "not_contains", "count", "in_order", "same_chunk", "not_same_chunk",
-    "exact_whitespace", "max_chars", "min_chars", "warning_mentions", "equals", *WHEN,
+    "text", "document", "kb", "contains", "contains_any", "not_contains", "count", "in_order", "same_chunk",
+    "not_same_chunk", "exact_whitespace", "max_chars", "min_chars", "warning_mentions", "equals", *WHEN,
 )  # fmt: skip
 def text(world: World, args: Args) -> None:
     """The joined chunks of a document, or of all."""
@@ -41,20 +41,11 @@ def text(world: World, args: Args) -> None:
 
 
 def _check_shape(args: Args, views: Sequence[DocumentView], whole: str, name: object, bare: bool) -> None:
-    at = 0
     flat = plain(whole, bare)
-    for needle in as_list(args.get("in_order")):
-        found = flat.find(plain(str(needle), bare), at)
-        if found < 0:
-            raise Mismatch(f"text of {name}: expected in this order {args['in_order']}, {needle!r} is not after the one before it")
-        at = found + len(plain(str(needle), bare))
+    _check_order(args, flat, name, bare)
     for key, wanted in (("same_chunk", True), ("not_same_chunk", False)):
         for group in as_list(args.get(key)):
-            together = any(
-                all(found_in(str(each), chunk["text"], without_emphasis=bare) for each in as_list(group))
-                for view in views for chunk in view.chunks
-            )  # fmt: skip
-            if together != wanted:
+            if _is_together(views, as_list(group), bare) != wanted:
                 raise Mismatch(f"text of {name}: {group} expected {'' if wanted else 'not '}in one chunk")
     if "max_chars" in args and len(whole) > args["max_chars"]:
         raise Mismatch(f"text of {name}: expected at most {args['max_chars']} characters, found {len(whole)}")
@@ -66,6 +57,20 @@ def _check_shape(args: Args, views: Sequence[DocumentView], whole: str, name: ob
     for mention in as_list(args.get("warning_mentions")):
         if str(mention).lower() not in warnings:
             raise Mismatch(f"warnings of {name}: expected a mention of {mention!r}, found {shown(warnings)!r}")
+
+
+def _check_order(args: Args, flat: str, name: object, bare: bool) -> None:
+    at = 0
+    for needle in as_list(args.get("in_order")):
+        found = flat.find(plain(str(needle), bare), at)
+        if found < 0:
+            raise Mismatch(f"text of {name}: expected {args['in_order']} in order, {needle!r} is not")
+        at = found + len(plain(str(needle), bare))
+
+
+def _is_together(views: Sequence[DocumentView], group: Sequence[object], bare: bool) -> bool:
+    texts = [chunk["text"] for view in views for chunk in view.chunks]
+    return any(all(found_in(str(each), text, without_emphasis=bare) for each in group) for text in texts)
 
 
 def _reasons(views: Sequence[DocumentView]) -> str:

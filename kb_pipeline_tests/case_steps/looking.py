@@ -11,7 +11,7 @@ SHOWN = 160
 
 
 def state(world: World, args: Args) -> Snapshot:
-    """The last state, or the one that after/before name: a label, a kind of step, the n-th sync or (…_step) n-th step."""
+    """The last state, or the one that after/before name: a label, a kind of step, the n-th sync or (…_step) step."""
     for key in WHEN:
         if key in args:
             side, is_step = key.partition("_")[0], key.endswith("_step")

@@ -1,4 +1,4 @@
-"""What a case costs: seconds, memory of this process and its children above the idle level, and who was connected to."""
+"""What a case costs: seconds, memory of this process and its children above idle, and who was connected to."""
 
 import os
 import sys
@@ -29,7 +29,9 @@ class Watch:
         self._started = time.monotonic()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.seconds = time.monotonic() - self._started
         if self._with_memory:
             self._stop.set()

@@ -9,13 +9,14 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from kb_pipeline.storage.catalog import KnowledgeBase, SourceRow
+from kb_pipeline.storage.catalog_records import KnowledgeBase, SourceRow
 from kb_pipeline.storage.lance_table import one_of, open_table, spaces, table_path
 from kb_pipeline.storage.store import Store
 from kb_pipeline.urls import canonical_url
 
 _COLUMNS = [
-    "kb_id", "document_id", "external_id", "chunk_id", "chunk_idx", "text", "header", "start_char", "end_char", "page", "title", "url",
+    "kb_id", "document_id", "external_id", "chunk_id", "chunk_idx", "text", "header", "start_char", "end_char",
+    "page", "title", "url",
 ]  # fmt: skip
 WORKING = ("pending", "fetching", "parsing", "extracting", "chunking", "embedding")
 

@@ -1,18 +1,25 @@
-"""Calls made as somebody. Each call on a base also runs with an id that does not exist: the two answers must be alike."""
+"""Calls made as somebody. Each call on a base also runs with an id that does not exist, to compare the answers."""
 
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kb_pipeline.errors import NotVisible
 from kb_pipeline.query import Caller
 from kb_pipeline.query.scope import Scope, scope_of
 from kb_pipeline_tests.case_steps.reading import DocumentView
 from kb_pipeline_tests.case_steps.steps_life import delete_as, document_for
 from kb_pipeline_tests.case_steps.steps_sources import files_named, put_file
 from kb_pipeline_tests.case_steps.steps_use import known_as, one_search
-from kb_pipeline_tests.case_steps.vocabulary import LATER_STEPS, Args, UnknownWord, as_list, only, step
+from kb_pipeline_tests.case_steps.vocabulary import (
+    LATER_STEPS,
+    Args,
+    NotSupportedYet,
+    UnknownWord,
+    as_list,
+    only,
+    step,
+)
 from kb_pipeline_tests.case_steps.world import NO_BASE, NO_DOCUMENT, Call, World, refusal_of
 
 Answer = tuple[list[str], list[str]]
@@ -26,8 +33,9 @@ _KEYS: dict[str, tuple[str, frozenset[str]]] = {
     "delete_document": ("document", frozenset({"document", "kb"})),
     "replace": ("document", frozenset({"document", "path", "file", "kb"})),
     "upload": ("file", frozenset({"kb", "file", "name"})),
+    "reingest": ("document", frozenset({"document", "kb"})),
+    "set_scope": ("kb", frozenset({"kb", "scope", "owner", "account"})),
 }
-_UNAVAILABLE = {"reingest", "set_scope"}
 
 
 @step("as", "user", "account", "calls")
@@ -38,38 +46,15 @@ def act_as(world: World, args: Args) -> None:
     for entry in as_list(args.get("calls")):
         name, given = only(entry, "call")
         bases = _bases_of(world, given)
-        if name in _UNAVAILABLE:
-            _refuse_or_unavailable(world, name, given, bases, caller)
+        if name in LATER_STEPS and name not in CALLS:
+            world.unsupported.append(str(NotSupportedYet(name)))
             continue
-        if name in LATER_STEPS:
-            world.unsupported.append(f"not supported yet: {name}")
-            continue
-        if name not in _KEYS:
+        if name not in CALLS:
             raise UnknownWord(f"unknown call: {name}")
         arguments = _arguments(name, given)
         twin = _made(world, name, _twin(world, arguments), (), caller) if len(bases) == 1 else None
         made = _made(world, name, arguments, bases, caller)
         world.calls.append(Call(**{**made.__dict__, "twin": twin}))
-
-
-def _refuse_or_unavailable(world: World, name: str, given: object, bases: tuple[str, ...], caller: Caller) -> None:
-    """A call the product does not have: a base that is not the caller's is refused before it matters."""
-    for base in bases:
-        try:
-            world.base_to_write(known_as(world, base, caller), caller)
-        except NotVisible as error:
-            twin = Call(name=name, args=given, bases=(), error=_missing(world, NO_BASE, caller))
-            world.calls.append(Call(name=name, args=given, bases=bases, error=error, twin=twin))
-            return
-    world.unsupported.append(f"not supported yet: {name}")
-
-
-def _missing(world: World, name: str, caller: Caller) -> NotVisible:
-    try:
-        world.base_to_write(name, caller)
-    except NotVisible as error:
-        return error
-    raise AssertionError(f"there is a base {name}")
 
 
 def _arguments(name: str, given: object) -> dict[str, Any]:
@@ -114,6 +99,9 @@ def _twin(world: World, arguments: dict[str, Any]) -> dict[str, Any]:
 def _made(world: World, name: str, arguments: dict[str, Any], bases: tuple[str, ...], caller: Caller) -> Call:
     try:
         texts, titles = CALLS[name](world, arguments, caller)
+    except NotSupportedYet as error:
+        world.unsupported.append(str(error))
+        return Call(name=name, args=arguments, bases=())
     except Exception as error:  # noqa: BLE001 - the answer to a hostile call is what the case is about
         if not refusal_of(error):
             world.crashes.append(f"call {name}: {type(error).__name__}: {error}")
@@ -137,7 +125,8 @@ def _search(world: World, arguments: dict[str, Any], caller: Caller) -> Answer:
 
 def _visible(world: World, name: object, caller: Caller) -> Scope:
     return scope_of(
-        world.store.catalog.visible(caller.user_id, caller.client_id, caller.is_operator), known_as(world, str(name), caller)
+        world.store.catalog.visible(caller.user_id, caller.client_id, caller.is_operator),
+        known_as(world, str(name), caller),
     )
 
 
@@ -183,11 +172,30 @@ def _upload(world: World, arguments: dict[str, Any], caller: Caller) -> Answer:
     name = known_as(world, str(arguments["kb"]), caller)
     base = world.base_to_write(name, caller)
     who = f"{caller.user_id or ''}@{caller.client_id or ''}"
-    put_file(world, {"kb": base.kb_id, "as": who}, world.file(arguments["file"]), str(arguments.get("name") or arguments["file"]))
+    put_file(
+        world,
+        {"kb": base.kb_id, "as": who},
+        world.file(arguments["file"]),
+        str(arguments.get("name") or arguments["file"]),
+    )
     return [], []
+
+
+def _reingest(world: World, arguments: dict[str, Any], caller: Caller) -> Answer:
+    """Refused for what is not theirs; for what is, the product has no such call."""
+    view = document_for(world, str(arguments["document"]), arguments.get("kb"), caller)
+    world.base_to_write(view.row["kb_id"], caller)
+    raise NotSupportedYet("reingest")
+
+
+def _set_scope(world: World, arguments: dict[str, Any], caller: Caller) -> Answer:
+    """Refused for what is not theirs; for what is, the product has no such call."""
+    world.base_to_write(known_as(world, str(arguments["kb"]), caller), caller)
+    raise NotSupportedYet("set_scope")
 
 
 CALLS: dict[str, Callable[[World, dict[str, Any], Caller], Answer]] = {
     "search": _search, "get_document": _get_document, "get_chunk": _get_chunk, "list_documents": _list_documents,
     "list_kbs": _list_kbs, "delete_document": _delete_document, "replace": _replace, "upload": _upload,
+    "reingest": _reingest, "set_scope": _set_scope,
 }  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 from kb_pipeline.errors import KbError, NotVisible
 from kb_pipeline.query import Caller
-from kb_pipeline.storage.catalog import SourceRow
+from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline_tests.case_steps import crash
 from kb_pipeline_tests.case_steps.reading import DocumentView, name_rank
 from kb_pipeline_tests.case_steps.steps_sources import RECORDS, product_settings, without_record
@@ -97,7 +97,11 @@ def _not_synced_yet(world: World, name: str, kb: object) -> list[DocumentView]:
             continue
         for source in world.store.catalog.sources(kb_id):
             path = Path(source.input)
-            is_there = (path / name).is_file() if source.connector == "document" else path.name == RECORDS and name in path.read_text()
+            is_there = (
+                (path / name).is_file()
+                if source.connector == "document"
+                else path.name == RECORDS and name in path.read_text()
+            )
             if is_there:
                 row = {"kb_id": kb_id, "source_id": source.source_id, "external_id": name}
                 return [DocumentView(known, row, [])]
@@ -206,4 +210,3 @@ def run_step(world: World, entry: object, number: int | None = None) -> None:
     for mark in marks:
         world.marks[f"after {mark}"] = after
         world.marks.setdefault(f"before {mark}", before)
-

@@ -8,14 +8,15 @@ from typing import Any
 
 from kb_pipeline.errors import KbError, NotVisible, UsageError
 from kb_pipeline.sources import add_source
-from kb_pipeline.storage.catalog import KnowledgeBase
+from kb_pipeline.storage.catalog_records import KnowledgeBase
 from kb_pipeline.testing.loopback import Loopback
 from kb_pipeline_tests.case_steps.vocabulary import Args, Mismatch, UnknownWord, as_list, step
 from kb_pipeline_tests.case_steps.world import World
 
 _TYPES = {
-    ".html": "text/html", ".htm": "text/html", ".xml": "application/xml", ".rss": "application/rss+xml", ".txt": "text/plain",
-    ".atom": "application/atom+xml", ".json": "application/json", ".pdf": "application/pdf", ".md": "text/markdown", ".csv": "text/csv",
+    ".html": "text/html", ".htm": "text/html", ".xml": "application/xml", ".rss": "application/rss+xml",
+    ".txt": "text/plain", ".atom": "application/atom+xml", ".json": "application/json", ".pdf": "application/pdf",
+    ".md": "text/markdown", ".csv": "text/csv",
 }  # fmt: skip
 RECORDS = "records.jsonl"
 
@@ -30,8 +31,8 @@ def create_kb(world: World, args: Args) -> None:
     if args.get("settings"):
         world.restart(overrides=product_settings(args["settings"]))
     made = world.store.catalog.create_knowledge_base(
-        str(args["kb"]), scope, owner=owner or (str(args["kb"]) + "-owner" if scope == "user" else ""), client_id=account,
-        agency_id=str(args.get("agency") or ""), description=str(args.get("description") or ""),
+        str(args["kb"]), scope, owner=owner or (str(args["kb"]) + "-owner" if scope == "user" else ""),
+        client_id=account, agency_id=str(args.get("agency") or ""), description=str(args.get("description") or ""),
     )  # fmt: skip
     world.bases[str(args["kb"])] = made.kb_id
 
@@ -39,10 +40,12 @@ def create_kb(world: World, args: Args) -> None:
 def product_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a case by the product's names. Raises: UnknownWord: one that is not known."""
     names = {
-        "chunk_size": "chunk_size", "max_chars": "chunk_size", "size": "chunk_size", "chunk_overlap": "chunk_overlap",
-        "overlap": "chunk_overlap", "chunk_unit": "chunk_unit", "unit": "chunk_unit", "max_tokens": "chunk_size",
-        "hybrid_search_enabled": "hybrid_search_enabled", "max_file_bytes": "max_file_bytes", "parse_timeout_s": "parse_timeout_s",
-        "max_expanded_bytes": "max_expanded_bytes", "http_timeout_s": "http_timeout_s", "http_max_bytes": "http_max_bytes",
+        "chunk_size": "chunk_size", "max_chars": "chunk_size", "size": "chunk_size",
+        "chunk_overlap": "chunk_overlap", "overlap": "chunk_overlap", "chunk_unit": "chunk_unit",
+        "unit": "chunk_unit", "max_tokens": "chunk_size", "hybrid_search_enabled": "hybrid_search_enabled",
+        "max_file_bytes": "max_file_bytes", "parse_timeout_s": "parse_timeout_s",
+        "max_expanded_bytes": "max_expanded_bytes", "http_timeout_s": "http_timeout_s",
+        "http_max_bytes": "http_max_bytes",
     }  # fmt: skip
     unknown = sorted(set(given) - set(names))
     if unknown:
@@ -52,8 +55,8 @@ def product_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @step(
-    "serve", "url", "file", "status", "headers", "content_type", "ignore_query", "body", "endless", "etag", "last_modified",
-    "delay_s", "drip_s",
+    "serve", "url", "file", "status", "headers", "content_type", "ignore_query", "body", "endless", "etag",
+    "last_modified", "delay_s", "drip_s",
 )  # fmt: skip
 def serve(world: World, args: Args) -> None:
     """What the stub answers at an address from now on."""
@@ -62,10 +65,10 @@ def serve(world: World, args: Args) -> None:
     headers = {str(name): str(value) for name, value in (args.get("headers") or {}).items()}
     by_header = next((headers.pop(name) for name in list(headers) if name.lower() == "content-type"), None)
     world.stub.serve(
-        str(args["url"]), str(args.get("body") or ""), file=file, status=int(args.get("status") or 200), headers=headers,
-        content_type=by_header or declared, ignore_query=bool(args.get("ignore_query")), endless=bool(args.get("endless")),
-        delay_s=float(args.get("delay_s") or 0), drip_s=float(args.get("drip_s") or 0),
-        etag=args.get("etag"), last_modified=args.get("last_modified"),
+        str(args["url"]), str(args.get("body") or ""), file=file, status=int(args.get("status") or 200),
+        headers=headers, content_type=by_header or declared, ignore_query=bool(args.get("ignore_query")),
+        endless=bool(args.get("endless")), delay_s=float(args.get("delay_s") or 0),
+        drip_s=float(args.get("drip_s") or 0), etag=args.get("etag"), last_modified=args.get("last_modified"),
     )  # fmt: skip
 
 
@@ -111,7 +114,13 @@ def _add(world: World, args: Args, kind: str) -> None:
     try:
         base = world.base_to_write(_base_name(world, args), world.caller(args.get("as")))
         add_source(
-            world.store.catalog, world.registry, base.kb_id, url, source_type=kind, name=args.get("name"), every=args.get("every")
+            world.store.catalog,
+            world.registry,
+            base.kb_id,
+            url,
+            source_type=kind,
+            name=args.get("name"),
+            every=args.get("every"),
         )
     except KbError as refusal:
         world.refusals[url] = str(refusal)
@@ -222,7 +231,9 @@ def without_record(path: Path, record_id: str) -> None:
 def replace(world: World, args: Args) -> None:
     """Other content for a file that is there, at its path in an upload or source folder."""
     name = str(args.get("path") or args.get("document"))
-    bases = [world.base_to_write(args["kb"], world.caller(args.get("as")))] if args.get("kb") else all_bases(world, args)
+    bases = (
+        [world.base_to_write(args["kb"], world.caller(args.get("as")))] if args.get("kb") else all_bases(world, args)
+    )
     found = [path for base in bases for path in files_named(world, base, name)]
     if not found:
         raise Mismatch(f"replace: there is no file {name!r} to replace")

@@ -41,8 +41,8 @@ def one_search(world: World, args: Args, mode: str, caller: Caller, wanted: dict
     names = as_list(args["kbs"]) if args.get("kbs") else ([] if args.get("kb") is None else [args["kb"]])
     query = str(args.get("query", ""))
     made: dict[str, Any] = {
-        "label": args.get("label"), "query": query, "kbs": tuple(map(str, names)), "mode": mode.lower(), "wanted": wanted,
-        "space_id": world.embedder.space.space_id,
+        "label": args.get("label"), "query": query, "kbs": tuple(map(str, names)), "mode": mode.lower(),
+        "wanted": wanted, "space_id": world.embedder.space.space_id,
     }  # fmt: skip
     started = time.perf_counter()
     try:
@@ -89,7 +89,11 @@ def search_each(world: World, args: Args) -> None:
         if unknown:
             raise UnknownWord(f"unknown key in a query line: {', '.join(unknown)}")
         own = {name: fields[name] for name in ("kb", "as", "top_k") if name in fields}
-        one = {**{k: v for k, v in args.items() if k != "file"}, **own, "query": fields.get("q", fields.get("query", ""))}
+        one = {
+            **{k: v for k, v in args.items() if k != "file"},
+            **own,
+            "query": fields.get("q", fields.get("query", "")),
+        }
         _make_searches(world, one, world.caller(one.get("as")), {"want": None, **fields})
 
 

@@ -1,4 +1,4 @@
-"""Which steps and expectations there are and which keys each takes. What is not known here is named, never passed over."""
+"""Which steps and expectations there are and which keys each takes. What is not known is named, never passed over."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,15 +54,17 @@ class Word:
 STEPS: dict[str, Word] = {}
 EXPECTATIONS: dict[str, Word] = {}
 LATER_STEPS = frozenset(
-    "build_graph graph_query signals signal refresh_prior switch_off_learning ask ask_each drive video_stub suggest analytics "
-    "context set_scope reingest".split()
+    "build_graph graph_query signals signal refresh_prior switch_off_learning ask ask_each drive video_stub suggest "
+    "analytics context set_scope reingest".split()
 )
 LATER_EXPECTATIONS = frozenset(
     "graph graph_report prior signals llm_prompt answer each_answer item_report context suggestions".split()
 )
 
 
-def step(name: str, *keys: str, bare: str | None = None) -> Callable[[Callable[[Any, Args], None]], Callable[[Any, Args], None]]:
+def step(
+    name: str, *keys: str, bare: str | None = None
+) -> Callable[[Callable[[Any, Args], None]], Callable[[Any, Args], None]]:
     """Registers what carries out a step."""
 
     def register(run: Callable[[Any, Args], None]) -> Callable[[Any, Args], None]:
@@ -111,7 +113,7 @@ def expectation_word(name: str) -> Word:
 
 
 def is_desirable(args: object) -> bool:
-    """True where a miss is reported and does not fail. Raises: UnknownWord: a level that is neither must nor desirable."""
+    """True where a miss does not fail. Raises: UnknownWord: a level that is neither must nor desirable."""
     level = str(args.get("level", "must")).lower() if isinstance(args, Mapping) else "must"
     if level.startswith("desirable"):
         return True

@@ -17,7 +17,7 @@ from kb_pipeline.services.embedder import Embedder
 from kb_pipeline.services.embedders import open_embedder
 from kb_pipeline.services.http import HttpClient
 from kb_pipeline.settings import Settings
-from kb_pipeline.storage.catalog import KnowledgeBase, SourceRow
+from kb_pipeline.storage.catalog_records import KnowledgeBase, SourceRow
 from kb_pipeline.storage.store import Store
 from kb_pipeline.testing.loopback import Loopback
 from kb_pipeline_tests.case_steps.case import Case
@@ -67,7 +67,7 @@ class Sync:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A call made as somebody, and what came back; `twin` is the answer to the same call with an id that does not exist."""
+    """A call made as somebody, and what came back; `twin` is the same call with an id that does not exist."""
 
     name: str
     args: Any
@@ -129,9 +129,7 @@ class World:
         self.syncer: Syncer = self._open.enter_context(open_syncer(self.store, Quiet()))
         http = self._open.enter_context(closing(HttpClient(settings)))
         self.registry: Registry = build_registry(http, settings)
-        self.query: Query = self._open.enter_context(
-            Query(settings, lambda: self.store.catalog, lambda: self.embedder)
-        )
+        self.query: Query = self._open.enter_context(Query(settings, lambda: self.store.catalog, lambda: self.embedder))
         self._open.callback(lambda: self.store.catalog.engine.dispose())
 
     @property
@@ -145,7 +143,9 @@ class World:
 
     def _route(self) -> str:
         hosts = {urlsplit(url).hostname or "" for url in self.case.served_urls()}
-        names = [host for host in sorted(hosts) if host and not host.endswith((".example", ".test")) and not _is_own(host)]
+        names = [
+            host for host in sorted(hosts) if host and not host.endswith((".example", ".test")) and not _is_own(host)
+        ]
         return ",".join([self.stub.route, *(f"{name}=127.0.0.1:{self.stub.port}" for name in names)])
 
     def restart(self, model: str | None = None, overrides: dict[str, Any] | None = None) -> None:
@@ -228,7 +228,9 @@ class World:
 
     def now(self) -> Snapshot:
         """The state as it is."""
-        return take_snapshot(self.store, {kb_id: name for name, kb_id in self.bases.items()}, self.embedder.space.space_id)
+        return take_snapshot(
+            self.store, {kb_id: name for name, kb_id in self.bases.items()}, self.embedder.space.space_id
+        )
 
     @cached_property
     def final(self) -> Snapshot:
