@@ -93,9 +93,19 @@ def apply(wanted: FileConfig, catalog: Catalog, registry: Registry, base: Path, 
                     config.name, config.scope, owner=config.owner, client_id=config.client, agency_id=config.agency,
                     description=config.description,
                 )  # fmt: skip
+        elif (found.scope, found.owner, found.client_id) != _identity(config):
+            raise UsageError(
+                f"Knowledge base {config.name} is {found.scope} of {found.owner or found.client_id or 'everyone'}; "
+                "whose it is cannot be changed by a file. Create one under another name."
+            )
         for source in config.sources:
             lines.extend(_apply_source(catalog, registry, config, found, source, base, dry_run))
     return lines
+
+
+def _identity(config: BaseConfig) -> tuple[str, str, str]:
+    client = config.client or ("default" if config.scope == "account" else "")
+    return config.scope, config.owner, client
 
 
 def _find(catalog: Catalog, name: str) -> KnowledgeBase | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from kb_pipeline.cli.home import open_registry, open_store
-from kb_pipeline.cli.output import print_table, printable
+from kb_pipeline.cli.output import printable
 
 if TYPE_CHECKING:
     from kb_pipeline.storage.store import Store
@@ -94,7 +94,7 @@ def write_documentation(folder: Path) -> None:
 
 def _run(name: str, inputs: list[str], questions: tuple[str, ...]) -> None:
     from kb_pipeline.automation.run import open_syncer
-    from kb_pipeline.cli.sync import BarProgress
+    from kb_pipeline.cli.sync import BarProgress, print_reports
     from kb_pipeline.sources import add_source
 
     store = open_store()
@@ -105,10 +105,7 @@ def _run(name: str, inputs: list[str], questions: tuple[str, ...]) -> None:
     click.echo(f"Building knowledge base {base.kb_id!r} from {len(sources)} sources in {store.layout.home} …")
     with BarProgress() as progress, open_syncer(store, progress) as syncer:
         reports = [syncer.sync(source).as_json() for source in sources]
-    print_table(reports, ["source", "status", "listed", "new", "changed", "unchanged", "failed", "embedded", "seconds"])
-    for report in reports:
-        if report["error"]:
-            click.echo(f"{report['source']}: {report['error']}", err=True)
+    print_reports(reports)
     _answer(store, base.kb_id, questions or _titles(store, base.kb_id))
     command = f"{Path(sys.argv[0]).parent.name}/kb" if ".venv" in sys.argv[0] else "kb"
     click.echo("Try next:")

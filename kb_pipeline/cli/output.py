@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+_SHORT_CHARS = 10
+
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout."""
@@ -20,9 +22,17 @@ def _plain(value: object) -> object:
 
 
 def print_table(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: str = "", empty: str = "Nothing yet."
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str] | Mapping[str, str],
+    title: str = "",
+    empty: str = "Nothing yet.",
 ) -> None:
-    """A table of some columns; long cells fold to the terminal's width. Control characters of others' text are dropped."""
+    """A table of some columns, as wide as the terminal; only texts fold. Control characters of others' text are dropped.
+
+    Args:
+        columns: keys of the rows, or key -> heading.
+    """
+    from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -30,12 +40,14 @@ def print_table(
     if not rows:
         click.echo(empty)
         return
-    table = Table(title=title or None, title_justify="left", expand=False)
-    for column in columns:
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    headings = columns if isinstance(columns, Mapping) else {column: column for column in columns}
+    for column, heading in headings.items():
         is_number = all(isinstance(row.get(column), int | float | None) for row in rows)
-        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
+        is_short = is_number or all(len(str(row.get(column) or "")) <= _SHORT_CHARS for row in rows)
+        table.add_column(heading, justify="right" if is_number else "left", overflow="fold", no_wrap=is_short)
     for row in rows:
-        table.add_row(*(Text(_cell(row.get(column))) for column in columns))
+        table.add_row(*(Text(_cell(row.get(column))) for column in headings))
     Console().print(table)
 
 

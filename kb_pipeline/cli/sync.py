@@ -1,6 +1,6 @@
 """`kb sync`: runs the Dagster assets in this process, a progress bar per stage, a closing table."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -89,11 +89,23 @@ def _chosen(catalog: "Catalog", targets: Sequence[str], everything: bool) -> "li
     return list(chosen.values())
 
 
-def _print(reports: list[dict[str, Any]], failed: list[dict[str, Any]]) -> None:
-    columns = ["source", "status", "listed", "new", "changed", "unchanged", "removed", "failed", "embedded", "seconds"]
-    print_table(reports, columns)
+def print_reports(reports: Sequence[Mapping[str, Any]]) -> None:
+    """A line per source, and the reason under it where its run failed."""
+    headings = {name: name for name in ("source", "status", "new", "changed")}
+    headings |= {
+        "unchanged": "same",
+        "removed": "gone",
+        "failed": "failed",
+        "embedded": "embedded",
+        "seconds": "seconds",
+    }
+    print_table(reports, headings)
     for report in reports:
         if report["error"]:
             click.echo(f"{report['source']}: {report['error']}", err=True)
+
+
+def _print(reports: list[dict[str, Any]], failed: list[dict[str, Any]]) -> None:
+    print_reports(reports)
     if failed:
         print_table(failed, ["external_id", "error_kind", "error"], title="Documents that failed; the others are in")

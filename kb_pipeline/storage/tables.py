@@ -11,6 +11,11 @@ class UtcTime(sa.types.TypeDecorator[datetime]):
     impl = sa.DateTime(timezone=True)
     cache_ok = True
 
+    @property
+    def python_type(self) -> type[datetime]:
+        """What comes out."""
+        return datetime
+
     def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
         return value.astimezone(UTC) if value is not None else None
 
