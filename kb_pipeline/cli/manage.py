@@ -151,7 +151,9 @@ def docs_command(kb: str, status: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"documents": rows})
     else:
-        shown = [{**row, "reason": row["error"] or "; ".join(row["warnings"])} for row in rows]
-        print_table(
-            shown, ["title", "status", "chunks", "url", "reason"], empty="No documents; `kb sync` fetches them."
-        )
+        shown = [
+            {**row, "where": row["url"] or row["external_id"], "reason": row["error"] or "; ".join(row["warnings"])}
+            for row in rows
+        ]
+        columns = ["title", "status", "chunks", "where", "reason"]
+        print_table(shown, columns, empty="No documents; `kb sync` fetches them.")

@@ -25,12 +25,6 @@ TEXTS = ["", "pump", "How do I reset the pump?", "数着第四号浮标的铃声
 
 
 @pytest.fixture(scope="module")
-def model_dir(pytestconfig: pytest.Config) -> Path:
-    assert pytestconfig.cache
-    return pytestconfig.cache.mkdir("models")  # kept between runs: to make the graph takes a while
-
-
-@pytest.fixture(scope="module")
 def minilm(model_dir: Path) -> MiniLM:
     embedder = MiniLM(model_dir, threads=2)
     embedder.embed_query("made once")

@@ -1,0 +1,202 @@
+"""The kb command as a process: shapes of --json, exit codes, what goes to stdout and what to stderr."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+DOCS = {"id", "title", "text"}
+
+
+@pytest.fixture(scope="module")
+def kb(tmp_path_factory):
+    """Runs `kb …` in a home of its own with the cheap embedder; returns (exit code, stdout, stderr)."""
+    folder = tmp_path_factory.mktemp("cli")
+    env = {
+        "PATH": os.environ["PATH"], "HOME": str(folder), "KB_HOME": str(folder / "home"), "EMBEDDING_MODEL": "fake:cli:64",
+        "COLUMNS": "80",
+    }  # fmt: skip
+
+    def run(*words, stdin="", **more):
+        done = subprocess.run(
+            [sys.executable, "-m", "kb_pipeline.cli", *words],
+            cwd=folder, env={**env, **more}, input=stdin, capture_output=True, text=True, timeout=100, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    run.folder = folder
+    return run
+
+
+@pytest.fixture(scope="module")
+def sci(kb):
+    """A knowledge base with three records and one that is broken."""
+    rows = [
+        {"id": "1", "title": "Ropes", "text": "A bowline does not slip under load."},
+        {"id": "2", "title": "Anchors", "text": "An anchor holds by its shape."},
+        {"id": "3", "title": "Tides", "text": "Spring tides follow the full moon."},
+    ]
+    lines = [json.dumps(row) for row in rows]
+    (kb.folder / "sci.jsonl").write_text("\n".join([*lines, '{"id": "4"']) + "\n")
+    assert kb("create", "sci")[0] == 0
+    assert kb("add", "sci", "sci.jsonl")[0] == 0
+    code, out, _ = kb("sync", "sci", "--json")
+    return code, json.loads(out)
+
+
+def test_sync_reports_runs_and_failed_documents_and_ends_well(sci):
+    code, report = sci
+    assert code == 0
+    (run,) = report["runs"]
+    wanted = {"source", "status", "listed", "new", "changed", "unchanged", "removed", "failed", "embedded", "seconds", "cost_usd"}
+    assert wanted <= run.keys()
+    assert (run["listed"], run["new"], run["failed"], run["embedded"]) == (4, 4, 1, 3)
+    (failed,) = report["failed_documents"]
+    assert failed["error_kind"] == "corrupt"
+    assert "line 4" in failed["error"]
+
+
+def test_docs_has_the_shape_of_the_contract(kb, sci):
+    _, out, _ = kb("docs", "sci", "--json")
+    wanted = {
+        "document_id", "external_id", "title", "url", "source_id", "status", "error_kind", "error", "chunks", "content_hash",
+        "cost_usd", "updated_at",
+    }  # fmt: skip
+    documents = json.loads(out)["documents"]
+    assert all(wanted <= row.keys() for row in documents)
+    assert sorted(row["status"] for row in documents) == ["failed", "ready", "ready", "ready"]
+    _, out, _ = kb("docs", "sci", "--status", "failed", "--json")
+    assert len(json.loads(out)["documents"]) == 1
+
+
+def test_search_has_the_shape_of_the_contract_and_cites_what_is_stored(kb, sci):
+    code, out, _ = kb("search", "bowline under load", "--kb", "sci", "--json")
+    assert code == 0
+    result = json.loads(out)
+    assert {"query", "event_id", "hits", "sources", "notes"} <= result.keys()
+    hit = result["hits"][0]
+    wanted = {
+        "rank", "kb_id", "document_id", "document_title", "chunk_idx", "chunk_text", "similarity", "url", "source",
+        "start_char", "end_char", "page", "start_seconds",
+    }  # fmt: skip
+    assert wanted <= hit.keys()
+    assert (hit["rank"], hit["document_title"], hit["external_id"]) == (1, "Ropes", "1")
+    assert {"number", "kbName", "source", "relevanceScore", "text"} <= result["sources"][0].keys()
+    _, out, _ = kb("sql", f"SELECT text FROM documents WHERE document_id = '{hit['document_id']}'", "--json")
+    text = json.loads(out)["rows"][0]["text"]
+    assert text[hit["start_char"] : hit["end_char"]] == hit["chunk_text"]
+
+
+def test_eval_has_the_shape_of_the_contract(kb, sci):
+    (kb.folder / "q.jsonl").write_text('{"id": "a", "text": "bowline slip"}\n{"id": "b", "text": "full moon tides"}\n')
+    (kb.folder / "r.tsv").write_text("query-id\tcorpus-id\tscore\na\t1\t1\nb\t3\t1\n")
+    code, out, _ = kb("eval", "sci", "--queries", "q.jsonl", "--qrels", "r.tsv", "--json")
+    assert code == 0
+    scores = json.loads(out)
+    assert {"kb_id", "queries", "ndcg@10", "recall@10", "mrr@10", "p50_ms", "p95_ms", "channels"} <= scores.keys()
+    assert scores["queries"] == 2
+    assert scores["ndcg@10"] == 1.0
+    assert scores["channels"].keys() == {"dense", "sparse"}
+
+
+def test_doctor_finds_nothing_wrong_and_says_so_as_json(kb, sci):
+    code, out, _ = kb("doctor", "--json")
+    findings = json.loads(out)
+    assert (code, findings["ok"]) == (0, True)
+    assert any("1 failed" in finding["found"] for finding in findings["findings"])
+
+
+def test_doctor_finds_rows_that_somebody_removed(kb, sci, tmp_path):
+    import shutil
+
+    shutil.copytree(kb.folder / "home", tmp_path / "home")
+    next((tmp_path / "home" / "parquet" / "chunks").rglob("part-*.parquet")).unlink()
+    code, out, _ = kb("doctor", "--json", KB_HOME=str(tmp_path / "home"))
+    assert code == 1
+    assert any(finding["state"] == "broken" and "chunks" in finding["subject"] for finding in json.loads(out)["findings"])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["search", ""], 2, "empty"),
+        (["search", "x", "--kb", "nowhere"], 1, "nowhere"),
+        (["search", "x", "--top-k", "0"], 2, "top-k"),
+        (["add", "sci", "/no/such/place"], 2, "/no/such/place"),
+        (["add", "sci", "ftp://example.org/x"], 2, "unknown source"),
+        (["add", "sci", "sci.jsonl", "--every", "soon"], 2, "soon"),
+        (["add", "nowhere", "sci.jsonl"], 1, "nowhere"),
+        (["create", ""], 2, "name"),
+        (["create", "sci"], 2, "already"),
+        (["create", "mine", "--scope", "user"], 2, "--owner"),
+        (["sync", "sci/nothing"], 1, "nothing"),
+        (["sql", "SELEC 1"], 2, "SQL"),
+        (["frobnicate"], 2, "frobnicate"),
+        (["eval", "sci", "--queries", "sci.jsonl", "--qrels", "sci.jsonl"], 2, "line"),
+    ],
+)
+def test_what_cannot_be_done_is_one_clear_sentence_and_an_exit_code(kb, sci, words, code, says):
+    found, out, err = kb(*words)
+    assert (found, out) == (code, "")
+    assert says in err
+    assert "Traceback" not in err
+
+
+def test_a_malformed_setting_is_one_clear_sentence(kb, sci):
+    code, _, err = kb("search", "x", CHUNK_SIZE="many")
+    assert code == 2
+    assert "CHUNK_SIZE" in err
+    assert "Traceback" not in err
+
+
+def test_a_failed_listing_ends_with_exit_code_one_and_its_reason(kb, sci):
+    gone = kb.folder / "gone"
+    gone.mkdir()
+    (gone / "a.txt").write_text("Soon to be gone.")
+    kb("create", "gone")
+    kb("add", "gone", "gone")
+    (gone / "a.txt").unlink()
+    gone.rmdir()
+    code, out, _ = kb("sync", "gone", "--json")
+    (run,) = json.loads(out)["runs"]
+    assert (code, run["status"]) == (1, "failed")
+    assert "gone" in run["error"]
+
+
+def test_export_writes_parquet_and_refuses_a_folder_in_use(kb, sci):
+    code, out, _ = kb("export", "sci", "out")
+    assert code == 0
+    assert {path.name for path in (kb.folder / "out").iterdir()} == {
+        "raw_items.parquet", "documents.parquet", "chunks.parquet", "kb.json"
+    }  # fmt: skip
+    assert "documents: 3 rows" in out
+    assert kb("export", "sci", "out")[0] == 2
+
+
+def test_apply_is_idempotent_and_names_the_line_of_a_mistake(kb, sci):
+    (kb.folder / "kb.yaml").write_text(
+        "knowledge_bases:\n  - name: applied\n    sources:\n      - {input: sci.jsonl, every: 1h}\n"
+    )
+    assert "+ knowledge base applied" in kb("apply", "kb.yaml")[1]
+    assert "Nothing to change" in kb("apply", "kb.yaml")[1]
+    (kb.folder / "bad.yaml").write_text("knowledge_bases:\n  - name: x\n    sources:\n      - {inputs: y}\n")
+    code, _, err = kb("apply", "bad.yaml")
+    assert code == 2
+    assert "bad.yaml line 4" in err
+
+
+def test_statements_are_read_from_stdin(kb, sci):
+    code, out, err = kb("sql", stdin="SELECT count(*) AS documents FROM documents\nnonsense\n")
+    assert code == 0
+    assert "3" in out
+    assert "SQL failed" in err
+
+
+def test_help_lists_every_command_without_loading_anything_heavy(kb):
+    code = "import sys, kb_pipeline.cli as c; from click.testing import CliRunner; r = CliRunner().invoke(c.kb, ['--help']); "
+    code += "print(r.output); heavy = {'dagster', 'torch', 'lance', 'pyarrow', 'sqlalchemy', 'rich'} & set(sys.modules); assert not heavy, heavy"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    for command in "init create add apply sync sources docs search eval doctor sql export demo".split():
+        assert command in done.stdout
