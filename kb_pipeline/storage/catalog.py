@@ -103,6 +103,21 @@ class Catalog:
             )
         return found[0]
 
+    def change_scope(self, kb_id: str, scope: Scope, tenant: str, owner: str, client_id: str) -> KnowledgeBase:
+        """Make a knowledge base another's; who sees it follows from that at once. Its rows are moved by `sharing`.
+
+        Raises: UsageError: the new tenant already has one of this name.
+        """
+        table = knowledge_bases.c
+        with self.engine.begin() as connection:
+            name = connection.execute(sa.select(table.name).where(table.kb_id == kb_id)).scalar_one()
+            same = sa.select(table.kb_id).where(table.name == name, table.tenant == tenant, table.kb_id != kb_id)
+            if connection.execute(same).first():
+                raise UsageError(f"There is a knowledge base named {name!r} already.")
+            changed = {"scope": scope, "tenant": tenant, "owner": owner, "client_id": client_id}
+            connection.execute(knowledge_bases.update().where(table.kb_id == kb_id).values(**changed))
+        return self.knowledge_base(kb_id)
+
     def _knowledge_bases(self, condition: sa.ColumnElement[bool]) -> list[KnowledgeBase]:
         with reading(self.engine) as connection:
             query = sa.select(knowledge_bases).where(condition).order_by(knowledge_bases.c.name)

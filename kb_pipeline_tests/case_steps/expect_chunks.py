@@ -29,10 +29,11 @@ Chunks = Sequence[Mapping[str, Any]]
 def chunks(world: World, args: Args) -> None:
     """Each document meant, one by one; `*` looks at the chunks of all."""
     views = documents_meant(world, args)
-    everything = [chunk for view in views for chunk in view.chunks]
     name = str(args.get("document", "*"))
-    _check_counts(args, everything, name)
-    _check_sizes(world, args, everything, name)
+    groups = [view.chunks for view in views] if name != "*" else [[chunk for view in views for chunk in view.chunks]]
+    for group in groups:
+        _check_counts(args, group, name)
+        _check_sizes(world, args, group, name)
     for view in views:
         for key, check in _EACH.items():
             if args.get(key):
@@ -82,6 +83,8 @@ def _given_text(world: World, view: DocumentView) -> tuple[str, bool]:
     for candidate in (uploaded, path):
         if Path(name).suffix.lower() in _PLAIN_FILES and candidate.is_file():
             return candidate.read_bytes().decode("utf-8-sig", "replace"), True
+    if "kb_id" not in view.row:  # the splitter alone: the file as it is
+        return path.read_bytes().decode("utf-8-sig", "replace"), True
     return str(stored_document(world, view).get("text", "")), False
 
 

@@ -110,7 +110,7 @@ def _facts(snapshot: Snapshot, kb: object) -> list[tuple[str, ...]]:
 
 
 _FIELDS = {
-    "source_url": "url", "url": "url", "link": "url", "author": "author", "title": "title",
+    "source_url": "url", "url": "url", "link": "url", "canonical_url": "url", "author": "author", "title": "title",
     "published": "published_at", "published_at": "published_at", "date": "published_at",
     "partial_or_preview": "is_partial", "partial": "is_partial", "is_partial": "is_partial", "preview": "is_partial",
     "status": "status", "path": "external_id", "external_id": "external_id", "language": "language",
@@ -122,11 +122,8 @@ _STORED = {"language", "metadata"}
 @expectation("document_field", "document", "kb", "field", "is", "is_not", "contains", "one_of", *WHEN)
 def document_field(world: World, args: Args) -> None:
     """One thing known of a document."""
-    name = _FIELDS.get(str(args.get("field")))
-    if name is None:
-        raise UnknownWord(f"document_field: unknown field {args.get('field')!r}")
     view = documents_meant(world, args)[0]
-    found = stored_document(world, view).get(name) if name in _STORED else view.row.get(name)
+    found = _field(world, view, str(args.get("field")))
     what = f"{args['field']} of {args['document']}"
     if "is" in args and not same_value(found, args["is"]):
         raise Mismatch(f"{what}: expected {args['is']!r}, found {found!r}")
@@ -137,6 +134,18 @@ def document_field(world: World, args: Args) -> None:
     for needle in as_list(args.get("contains")):
         if str(needle) not in str(found):
             raise Mismatch(f"{what}: expected {needle!r} in it, found {found!r}")
+
+
+def _field(world: World, view: DocumentView, field: str) -> object:
+    """By the names of `_FIELDS`, else what its metadata holds under this name. Raises: UnknownWord."""
+    name = _FIELDS.get(field)
+    if name is not None and name not in _STORED:
+        return view.row.get(name)
+    row = stored_document(world, view)
+    metadata = json.loads(row.get("metadata") or "{}")
+    if name is None and field not in metadata:
+        raise UnknownWord(f"document_field: unknown field {field!r}")
+    return row.get(name) if name else metadata[field]
 
 
 def same_value(found: object, wanted: object) -> bool:

@@ -5,8 +5,21 @@ from pathlib import Path
 from kb_pipeline_tests.case_steps.vocabulary import Args, Mismatch, UnknownWord, as_list, expect_number, expectation
 from kb_pipeline_tests.case_steps.world import World, refusal_of
 
+_ABSENT = ("not_exists", "must_not_exist", "absent", "never_created", "not_created")
+_OUTSIDE = ("nothing_outside", "nothing_outside_home", "no_file_outside", "no_files_outside")
 
-@expectation("requests", "never_to", "canary_hits", "count", "max_count", "must_include", "user_agent_mentions")
+
+@expectation(
+    "requests",
+    "never_to",
+    "canary_hits",
+    "count",
+    "max_count",
+    "at_most",
+    "max_total",
+    "must_include",
+    "user_agent_mentions",
+)
 def requests(world: World, args: Args) -> None:
     """What was asked of the stub and of the canary, and which addresses were connected to."""
     seen = [*(request.address for request in world.stub.requests), *world.connections.seen]
@@ -27,7 +40,9 @@ def requests(world: World, args: Args) -> None:
 def _check_hits(world: World, args: Args) -> None:
     for url, wanted in (args.get("count") or {}).items():
         expect_number(world.stub.hits(str(url)), wanted, f"requests to {url}")
-    for url, most in (args.get("max_count") or {}).items():
+    if "max_total" in args and len(world.stub.requests) > args["max_total"]:
+        raise Mismatch(f"requests: expected at most {args['max_total']}, found {len(world.stub.requests)}")
+    for url, most in {**(args.get("max_count") or {}), **(args.get("at_most") or {})}.items():
         if world.stub.hits(str(url)) > most:
             raise Mismatch(f"requests to {url}: expected at most {most}, found {world.stub.hits(str(url))}")
     for url in as_list(args.get("must_include")):
@@ -41,7 +56,7 @@ def _is_below(seen: str, address: str) -> bool:
     return seen == plain or seen.startswith(plain if plain.endswith("/") else f"{plain}/")
 
 
-@expectation("filesystem", "not_exists", "absent", "never_created", "nothing_outside", "exists")
+@expectation("filesystem", *_ABSENT, *_OUTSIDE, "exists")
 def filesystem(world: World, args: Args) -> None:
     """Files that must not have appeared; a relative path is tried from every place the product works in."""
     places = [
@@ -50,14 +65,14 @@ def filesystem(world: World, args: Args) -> None:
         Path.cwd(),
         *(p for p in (world.root / "files").rglob("*") if p.is_dir()),
     ]
-    for name in [each for key in ("not_exists", "absent", "never_created") for each in as_list(args.get(key))]:
+    for name in [each for key in _ABSENT for each in as_list(args.get(key))]:
         found = [place / str(name) for place in places if (place / str(name)).exists()]
         if found:
             raise Mismatch(f"filesystem: expected no {name}, found it")
     for name in as_list(args.get("exists")):
         if not any((place / str(name)).exists() for place in places):
             raise Mismatch(f"filesystem: expected {name}, and it is not there")
-    if args.get("nothing_outside"):
+    if any(args.get(key) for key in _OUTSIDE):
         foreign = sorted(path.name for path in world.root.iterdir() if path.name not in ("home", "files", "filled"))
         if foreign:
             raise Mismatch(f"filesystem: expected nothing outside the home, found {foreign}")

@@ -144,7 +144,8 @@ def sync_meant(world: World, which: object) -> Sync:
 _COUNTS = {
     "new": "new", "added": "new", "updated": "changed", "changed": "changed", "unchanged": "unchanged",
     "removed": "removed", "deleted": "removed", "archived": "removed", "failed": "failed", "listed": "listed",
-    "embedded_chunks": "embedded", "embedded_documents": "documents_embedded",
+    "embedded_chunks": "embedded", "embedded": "embedded",
+    "re_embedded_chunks": "embedded", "embedded_documents": "documents_embedded",
 }  # fmt: skip
 
 

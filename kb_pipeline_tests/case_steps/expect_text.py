@@ -97,6 +97,8 @@ def _exact(world: World, views: Sequence[DocumentView]) -> str:
 
 def stored_document(world: World, view: DocumentView) -> Mapping[str, Any]:
     """The documents row of a document; empty if there is none."""
+    if "kb_id" not in view.row:
+        return {}
     source: SourceRow = world.store.catalog.source(view.row["kb_id"], view.row["source_id"])
     for table in world.store.dataset(DOCUMENTS, source).scan([view.row["document_id"]]):
         for row in table.to_pylist():

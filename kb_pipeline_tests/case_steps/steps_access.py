@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kb_pipeline import sharing
+from kb_pipeline.errors import KbError
 from kb_pipeline.query import Caller
 from kb_pipeline.query.scope import Scope, scope_of
 from kb_pipeline_tests.case_steps.reading import DocumentView
-from kb_pipeline_tests.case_steps.steps_life import delete_as, document_for
+from kb_pipeline_tests.case_steps.steps_life import delete_as, document_for, sync_quietly
 from kb_pipeline_tests.case_steps.steps_sources import files_named, put_file
 from kb_pipeline_tests.case_steps.steps_use import known_as, one_search
 from kb_pipeline_tests.case_steps.vocabulary import (
@@ -189,9 +191,23 @@ def _reingest(world: World, arguments: dict[str, Any], caller: Caller) -> Answer
 
 
 def _set_scope(world: World, arguments: dict[str, Any], caller: Caller) -> Answer:
-    """Refused for what is not theirs; for what is, the product has no such call."""
-    world.base_to_write(known_as(world, str(arguments["kb"]), caller), caller)
-    raise NotSupportedYet("set_scope")
+    base = world.base_to_write(known_as(world, str(arguments["kb"]), caller), caller)
+    owner, account = arguments.get("owner"), arguments.get("account")
+    if owner and account:
+        world.accounts[str(owner)] = str(account)
+    sharing.set_scope(world.store, base.kb_id, arguments["scope"], owner=owner, client_id=account)
+    for source in world.store.catalog.sources(base.kb_id):
+        sync_quietly(world, source)
+    return [], []
+
+
+@step("set_scope", "kb", "scope", "owner", "account", "as", "label")
+def set_scope(world: World, args: Args) -> None:
+    """Another scope, owner or account, and the sync that brings the base to them."""
+    try:
+        _set_scope(world, dict(args), world.caller(args.get("as")))
+    except KbError as refusal:
+        world.refusals[str(args["kb"])] = str(refusal)
 
 
 CALLS: dict[str, Callable[[World, dict[str, Any], Caller], Answer]] = {

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,19 +126,35 @@ def _add(world: World, args: Args, kind: str) -> None:
         world.refusals[url] = str(refusal)
 
 
-@step("add_folder", "kb", "folder", "path", "files", "include", "exclude", "name", "as", bare="folder")
+@step("add_folder", "kb", "folder", "path", "dir", "files", "include", "exclude", "name", "as", bare="folder")
 def add_folder(world: World, args: Args) -> None:
-    """A folder of the case, or some of its files, as a folder source."""
+    """A folder of the case, or files of it at paths of their own, as a folder source."""
     base = world.base_to_write(_base_name(world, args), world.caller(args.get("as")))
-    given = args.get("folder") or args.get("path")
-    target = world.folder(base, str(args.get("name") or given or "folder"))
-    if given:
+    given = str(args.get("folder") or args.get("path") or args.get("dir") or "")
+    target = world.folder(base, str(args.get("name") or Path(given).name or "folder"))
+    if given and (world.case.folder / given).is_dir():
         shutil.copytree(world.file(given), target, symlinks=True, dirs_exist_ok=True)
-    for name in as_list(args.get("files")):
-        target.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(world.file(name), target / str(name))
+    elif not args.get("files"):
+        raise UnknownWord(f"the case holds no folder {given!r}")
+    for path, name in _files_at(args.get("files")):
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(world.file(name), target / path)
     options = {key: as_list(args[key]) for key in ("include", "exclude") if args.get(key)}
     add_source(world.store.catalog, world.registry, base.kb_id, str(target), source_type="document", options=options)
+
+
+def _files_at(given: object) -> list[tuple[str, str]]:
+    """(path in the folder, file of the case): names, {path: file}, or a list of {path, file}."""
+    if isinstance(given, Mapping):
+        return [(str(path), str(name)) for path, name in given.items()]
+    found = []
+    for entry in as_list(given):
+        one = dict(entry) if isinstance(entry, Mapping) else {"file": entry}
+        unknown = sorted(set(one) - {"file", "path", "name"})
+        if unknown or "file" not in one:
+            raise UnknownWord(f"a file of a folder is {{path, file}}, not {entry!r}")
+        found.append((str(one.get("path") or one.get("name") or one["file"]), str(one["file"])))
+    return found
 
 
 @step("upload", "kb", "file", "name", "as", "title", bare="file")
@@ -236,10 +252,20 @@ def replace(world: World, args: Args) -> None:
     )
     found = [path for base in bases for path in files_named(world, base, name)]
     if not found:
-        raise Mismatch(f"replace: there is no file {name!r} to replace")
+        found = _new_place(world, bases, name)
     content = world.file(args["file"]).read_bytes()
     for path in found:
         path.write_bytes(content)
+
+
+def _new_place(world: World, bases: Sequence[KnowledgeBase], name: str) -> list[Path]:
+    """Where a file that is not there yet would lie. Raises: Mismatch: in none or in several folders."""
+    tops = [path for base in bases for path in (world.root / "files" / base.kb_id).glob("*") if path.is_dir()]
+    if len(tops) != 1:
+        raise Mismatch(f"replace: there is no file {name!r} to replace")
+    place = tops[0] / name.removeprefix(f"{tops[0].name}/")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return [place]
 
 
 def all_bases(world: World, args: Args) -> list[KnowledgeBase]:
@@ -258,12 +284,8 @@ def files_named(world: World, base: KnowledgeBase, name: str) -> list[Path]:
     """Files of a base's folders at a path, or with a name."""
     top = world.root / "files" / base.kb_id
     files = [path for path in top.rglob("*") if path.is_file()] if top.is_dir() else []
-    exact = [path for path in files if any(str(path.relative_to(top / first)) == name for first in _firsts(top, path))]
+    exact = [path for path in files if name in (str(path.relative_to(top)), "/".join(path.relative_to(top).parts[1:]))]
     return exact or [path for path in files if path.name == name]
-
-
-def _firsts(top: Path, path: Path) -> list[str]:
-    return [path.relative_to(top).parts[0]] if len(path.relative_to(top).parts) > 1 else []
 
 
 def _base_name(world: World, args: Args) -> object:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import asdict
 from typing import Any
 
 from kb_pipeline.query import Caller, SearchResult
@@ -97,23 +98,29 @@ def search_each(world: World, args: Args) -> None:
         _make_searches(world, one, world.caller(one.get("as")), {"want": None, **fields})
 
 
-@step("chunk_each", "files", "settings", "kb", "label", bare="files")
+@step("chunk_each", "files", "file", "settings", "kb", "label", bare="files")
 def chunk_each(world: World, args: Args) -> None:
-    """The splitter alone on the text of files."""
-    given = product_settings(args.get("settings") or {})
-    settings = world.settings.model_copy(update=given)
-    unit = settings.chunk_unit
-    rules = SplitRules(
-        size=given.get("chunk_size", 800 if unit == "tokens" else 1000),
-        overlap=given.get("chunk_overlap", 80 if unit == "tokens" else 200),
-        unit=unit,
-        count_tokens=world.embedder.count_tokens if unit == "tokens" else None,
+    """The splitter alone on the text of files, with each of the settings; those that cannot be are noted as refused."""
+    names = [str(each) for each in [*as_list(args.get("files")), *as_list(args.get("file"))]]
+    for given in as_list(args.get("settings")) or [{}]:
+        for name in names:
+            try:
+                rules = _rules(world, product_settings(given))
+            except ValueError as refusal:
+                world.refusals[name] = str(refusal)
+                continue
+            text = world.file(name).read_bytes().decode("utf-8-sig", "replace")
+            chunks = [asdict(chunk) | {"chunk_idx": chunk.idx} for chunk in split_document(text, [], name, rules)]
+            row = {"external_id": name, "title": name, "status": "ready", "url": None}
+            world.split_alone.append(DocumentView(str(args.get("kb") or ""), row, chunks))
+
+
+def _rules(world: World, given: dict[str, Any]) -> SplitRules:
+    """Raises: ValueError: sizes that make no sense."""
+    is_tokens = given.get("chunk_unit", "chars") == "tokens"
+    return SplitRules(
+        size=given.get("chunk_size", 800 if is_tokens else 1000),
+        overlap=given.get("chunk_overlap", 80 if is_tokens else 200),
+        unit="tokens" if is_tokens else "chars",
+        count_tokens=world.embedder.count_tokens if is_tokens else None,
     )
-    for name in as_list(args["files"]):
-        text = world.file(name).read_bytes().decode("utf-8-sig", "replace")
-        chunks = [
-            {"chunk_idx": c.idx, "text": c.text, "start_char": c.start_char, "end_char": c.end_char, "header": c.header}
-            for c in split_document(text, [], str(name), rules)
-        ]
-        row = {"external_id": str(name), "title": str(name), "status": "ready", "url": None}
-        world.split_alone.append(DocumentView(str(args.get("kb") or ""), row, chunks))

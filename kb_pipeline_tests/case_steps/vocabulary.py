@@ -55,7 +55,7 @@ STEPS: dict[str, Word] = {}
 EXPECTATIONS: dict[str, Word] = {}
 LATER_STEPS = frozenset(
     "build_graph graph_query signals signal refresh_prior switch_off_learning ask ask_each drive video_stub suggest "
-    "analytics context set_scope reingest".split()
+    "analytics context reingest".split()
 )
 LATER_EXPECTATIONS = frozenset(
     "graph graph_report prior signals llm_prompt answer each_answer item_report context suggestions".split()

@@ -59,9 +59,12 @@ class Sync:
     reports: list[tuple[SourceRow, SyncReport]]
     before: int
     after: int
+    was_killed: bool = False
 
     @property
     def errors(self) -> list[str]:
+        if self.was_killed:
+            return ["the process was killed"]
         return [report.error or "failed" for _, report in self.reports if report.status != "ok"]
 
 
@@ -112,6 +115,7 @@ class World:
     unsupported: list[str] = field(default_factory=list)
     watch: Watch = field(default_factory=lambda: Watch(with_memory=False))
     canary: Loopback | None = None
+    has_just_crashed: bool = False
 
     def __post_init__(self) -> None:
         self.stub = Loopback()
