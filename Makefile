@@ -4,7 +4,7 @@ SHELL := bash
 BIN := .venv/bin
 export KB_HOME ?= $(CURDIR)/kb_home
 
-.PHONY: help setup demo test check bench dev docs lock clean
+.PHONY: help setup demo test soak check bench dev docs lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -16,7 +16,10 @@ demo: setup ## Build a knowledge base and answer three questions; SOURCE=<url or
 	@$(BIN)/kb demo $(if $(SOURCE),--source "$(SOURCE)")
 
 test: setup ## Run the tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto
+
+soak: setup ## Run also the tests that take long: kill -9 at every commit point
+	@$(BIN)/python -m pytest -n auto -m ""
 
 check: setup ## Format, lint, types, import rules, Dagster definitions
 	@$(BIN)/ruff format --check .
