@@ -20,7 +20,7 @@ from kb_pipeline.stages.rows import document_output_hash, document_row
 from kb_pipeline.storage.ledger import Entry
 from kb_pipeline.storage.store import Store
 
-CODE_VERSION = "normalize-1"
+CODE_VERSION = "normalize-2"  # 2: another language detector
 
 
 @dg.asset(

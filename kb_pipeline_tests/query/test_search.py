@@ -265,7 +265,7 @@ def test_the_agent_tool_answers_with_a_json_list(home: Home) -> None:
 
 def test_importing_the_read_side_is_light() -> None:
     heavy = (
-        "('numpy', 'pyarrow', 'torch', 'pandas', 'lance', 'lancedb', 'dagster', 'sqlalchemy', 'pydantic', 'py3langid')"
+        "('numpy', 'pyarrow', 'torch', 'pandas', 'lance', 'lancedb', 'dagster', 'sqlalchemy', 'pydantic', 'fasttext')"
     )
     code = f"import sys, kb_pipeline.query; print([m for m in {heavy} if m in sys.modules])"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -24,3 +24,22 @@ from kb_pipeline.stages.language import detect_language
 )
 def test_languages_are_told_apart_and_too_little_is_not_guessed(text: str, language: str) -> None:
     assert detect_language(text) == language
+
+
+def test_short_questions_and_titles_are_told_apart() -> None:
+    texts = {
+        "covid vaccine immune response in elderly": "en",
+        "Müller Vertrag Kündigung 2023": "de",
+        "contrato de arrendamiento barco": "es",
+        "rezervace letenky Praha levně": "cs",
+    }
+    assert {text: detect_language(text) for text in texts} == texts
+
+
+@pytest.mark.parametrize("text", ["\ud800 and a lone surrogate between words", "one line\nand another\x00 with a NUL"])
+def test_text_that_is_no_text_harms_nothing(text: str) -> None:
+    assert detect_language(text) == "en"
+
+
+def test_addresses_and_paths_speak_no_language() -> None:
+    assert detect_language("https://example.org/wiki/Der_Vorstand_hat_die_Pacht_beendet /usr/share/locale/de") == ""
