@@ -1,4 +1,4 @@
-"""A corpus made from documentation that comes with CPython and installed packages: the same on every machine of a version."""
+"""A corpus made from documentation that comes with CPython and installed packages: on every machine."""
 
 import json
 from pathlib import Path

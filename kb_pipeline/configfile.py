@@ -1,5 +1,6 @@
 """kb.yaml: knowledge bases and their sources in one reviewed file. Unknown keys are errors with their line."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -81,56 +82,76 @@ def _line_of(node: yaml.Node | None, location: tuple[int | str, ...]) -> int:
     return line
 
 
-def apply(wanted: FileConfig, catalog: Catalog, registry: Registry, base: Path, dry_run: bool = False) -> list[str]:
-    """Create what is missing and update what differs; returns one line per change. Relative paths count from `base`."""
-    lines: list[str] = []
-    for config in wanted.knowledge_bases:
-        found = _find(catalog, config.name)
-        if found is None:
-            lines.append(f"+ knowledge base {config.name}")
-            if not dry_run:
-                found = catalog.create_knowledge_base(
-                    config.name, config.scope, owner=config.owner, client_id=config.client, agency_id=config.agency,
-                    description=config.description,
-                )  # fmt: skip
-        elif (found.scope, found.owner, found.client_id) != _identity(config):
+@dataclass(frozen=True, slots=True)
+class Applier:
+    """Makes a home as a file says.
+
+    Attributes:
+        base: folder that relative paths in the file count from.
+        dry_run: say what would change, change nothing.
+    """
+
+    catalog: Catalog
+    registry: Registry
+    base: Path
+    dry_run: bool = False
+
+    def apply(self, wanted: FileConfig) -> list[str]:
+        """Create what is missing and update what differs; one line per change.
+
+        Raises: UsageError: an input is not understood, or a knowledge base would change hands.
+        """
+        lines: list[str] = []
+        for config in wanted.knowledge_bases:
+            found = self._find(config)
+            if found is None:
+                lines.append(f"+ knowledge base {config.name}")
+                found = None if self.dry_run else self._create(config)
+            for source in config.sources:
+                lines.extend(self._source(config, found, source))
+        return lines
+
+    def _find(self, config: BaseConfig) -> KnowledgeBase | None:
+        try:
+            found = self.catalog.knowledge_base(config.name)
+        except NotVisible:
+            return None
+        client = config.client or ("default" if config.scope == "account" else "")
+        if (found.scope, found.owner, found.client_id) != (config.scope, config.owner, client):
             raise UsageError(
                 f"Knowledge base {config.name} is {found.scope} of {found.owner or found.client_id or 'everyone'}; "
                 "whose it is cannot be changed by a file. Create one under another name."
             )
-        for source in config.sources:
-            lines.extend(_apply_source(catalog, registry, config, found, source, base, dry_run))
-    return lines
+        return found
 
+    def _create(self, config: BaseConfig) -> KnowledgeBase:
+        return self.catalog.create_knowledge_base(
+            config.name,
+            config.scope,
+            owner=config.owner,
+            client_id=config.client,
+            agency_id=config.agency,
+            description=config.description,
+        )
 
-def _identity(config: BaseConfig) -> tuple[str, str, str]:
-    client = config.client or ("default" if config.scope == "account" else "")
-    return config.scope, config.owner, client
-
-
-def _find(catalog: Catalog, name: str) -> KnowledgeBase | None:
-    try:
-        return catalog.knowledge_base(name)
-    except NotVisible:
-        return None
-
-
-def _apply_source(
-    catalog: Catalog, registry: Registry, config: BaseConfig, found: KnowledgeBase | None, source: SourceConfig, base: Path,
-    dry_run: bool,
-) -> list[str]:  # fmt: skip
-    local = base / source.input
-    source_input = str(local) if local.exists() else source.input
-    connector = registry.pick(source_input, source.type)
-    canonical = connector.canonical(source_input)
-    known = {(s.connector, s.input): s for s in catalog.sources(found.kb_id)} if found else {}
-    before = known.get((connector.name, canonical))
-    schedule = parse_schedule(source.every)
-    if before and (before.every_s, before.cron) == schedule and before.options == source.options:
-        return []
-    if not dry_run and found:
-        add_source(
-            catalog, registry, found.kb_id, source_input, source_type=source.type, name=source.name, every=source.every,
-            options=source.options,
-        )  # fmt: skip
-    return [f"{'~' if before else '+'} source {source.input} in {config.name}"]
+    def _source(self, config: BaseConfig, found: KnowledgeBase | None, source: SourceConfig) -> list[str]:
+        local = self.base / source.input
+        source_input = str(local) if local.exists() else source.input
+        connector = self.registry.pick(source_input, source.type)
+        known = {(s.connector, s.input): s for s in self.catalog.sources(found.kb_id)} if found else {}
+        before = known.get((connector.name, connector.canonical(source_input)))
+        schedule = parse_schedule(source.every)
+        if before and (before.every_s, before.cron) == schedule and before.options == source.options:
+            return []
+        if found and not self.dry_run:
+            add_source(
+                self.catalog,
+                self.registry,
+                found.kb_id,
+                source_input,
+                source_type=source.type,
+                name=source.name,
+                every=source.every,
+                options=source.options,
+            )
+        return [f"{'~' if before else '+'} source {source.input} in {config.name}"]

@@ -108,7 +108,8 @@ def _indexes(store: Store, tenant: str) -> Iterator[Finding]:
     for index in store.indexes(tenant):
         found = index.statistics()
         name = f"index {tenant}/{index.space_id}"
-        text = f"{found.rows} rows, {found.fragments} fragments, {found.versions} versions, {found.unindexed_rows} not indexed"
+        size = f"{found.rows} rows, {found.fragments} fragments, {found.versions} versions"
+        text = f"{size}, {found.unindexed_rows} not indexed"
         if found.duplicate_keys:
             advice = "Sync its sources again; if it stays, report it with `kb doctor --json`."
             yield Finding(

@@ -1,4 +1,4 @@
-"""Identifiers and hashes: pure, deterministic, golden-tested. Uniqueness against a catalog is checked by the catalog."""
+"""Identifiers and hashes: pure, deterministic, golden-tested. The catalog sees to their uniqueness."""
 
 import hashlib
 import json

@@ -70,7 +70,7 @@ class RawItem:
     """Fetched bytes with what the source said about them.
 
     Attributes:
-        kind: how to read `content`: a file of any type, a web page, a feed entry (JSON of ours), a record (JSON of ours).
+        kind: how to read `content`: a file, a web page, or JSON of ours for a feed entry or a record.
         media_type: as declared by the source; never trusted over the content.
         url: where a reader finds the document; canonical where known.
         published_at: UTC-aware.

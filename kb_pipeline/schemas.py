@@ -1,7 +1,6 @@
 """Every table we write: Arrow schema, key, and the meaning of each column. Docs and schema checks are made from it."""
 
 from dataclasses import dataclass
-
 from typing import Any
 
 import pyarrow as pa

@@ -35,7 +35,7 @@ class Settings(BaseSettings):
     # Models
     embedding_model: str = Field(
         "all-MiniLM-L6-v2",
-        description="all-MiniLM-L6-v2 (packaged), any sentence-transformers name or folder, or fake:<name>:<dims> for tests.",
+        description="all-MiniLM-L6-v2 (packaged), a sentence-transformers name or folder, or fake:<name>:<dims> for tests.",
     )
     embedding_batch: int = Field(8, ge=1, le=1024, description="Texts per forward pass.")
     threads: int = Field(default_factory=usable_cores, ge=1, description="Threads of the embedder.")
@@ -50,8 +50,8 @@ class Settings(BaseSettings):
     )
     http_route: str = Field(
         "",
-        description="Comma-separated name=host:port pairs (`*.example=127.0.0.1:8123`): requests to these names go there, "
-        "by plain HTTP and without resolving. For tests and for intranet gateways.",
+        description="Comma-separated name=host:port pairs (`*.example=127.0.0.1:8123`): requests to these names "
+        "go there, by plain HTTP and without resolving. For tests and for intranet gateways.",
     )
     http_timeout_s: float = Field(30.0, gt=0, description="Whole time of one request, seconds.")
     http_max_bytes: int = Field(20_000_000, gt=0, description="Largest response body after decompression, bytes.")
@@ -93,7 +93,7 @@ class Settings(BaseSettings):
 
 
 def child_environment() -> dict[str, str]:
-    """What a sandboxed child gets to see of the environment: no keys, no settings, only what an interpreter needs to start."""
+    """What a sandboxed child sees of the environment: no keys, no settings, only what an interpreter needs."""
     passed = ("PATH", "LD_LIBRARY_PATH", "TMPDIR", "PYTHONHOME", "SYSTEMROOT")
     quiet = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     return {name: os.environ[name] for name in passed if name in os.environ} | quiet

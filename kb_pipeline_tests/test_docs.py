@@ -22,9 +22,8 @@ def blocks(page, language):
 def run(script, folder, **environment):
     """A shell script as somebody in a fresh clone would type it; stops at the first command that fails."""
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "HF_HUB_OFFLINE": "1", **environment}
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=env, capture_output=True, text=True, timeout=600, check=False
-    )
+    shell = ["bash", "-euo", "pipefail", "-c", script]
+    done = subprocess.run(shell, cwd=folder, env=env, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

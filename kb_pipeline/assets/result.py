@@ -1,4 +1,4 @@
-"""Runs a stage over the partitions of a Dagster step and says in Dagster's terms what it did: metadata, checks, failure."""
+"""Runs a stage over the partitions of a Dagster step and says what it did: metadata, checks, failure."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ def run_partitions(
     work: Callable[[StageRun], None],
     inspect: Callable[[StageRun], list[Check]],
 ) -> dg.MaterializeResult:
-    """Work on each partition of the step under its lock; a listing that failed fails the step after the others are done."""
+    """Work on each partition of the step under its lock; a failed listing fails the step after the others."""
     stage = context.asset_key.to_user_string()
     runs: list[StageRun] = []
     found: list[list[Check]] = []

@@ -14,7 +14,7 @@ from kb_pipeline.connectors.registry import Registry
 from kb_pipeline.errors import UnitFailure
 from kb_pipeline.records import Item
 from kb_pipeline.schemas import RAW_ITEMS
-from kb_pipeline.stages.intake import compare, raw_output_hash, raw_row
+from kb_pipeline.stages.intake import compare, document_listed, raw_output_hash, raw_row
 from kb_pipeline.storage.catalog_records import next_due
 from kb_pipeline.storage.ledger import Entry
 from kb_pipeline.storage.store import Store
@@ -37,7 +37,7 @@ def raw_items(
     connectors: dg.ResourceParam[Registry],
     progress: dg.ResourceParam[Progress],
 ) -> dg.MaterializeResult:
-    """What the source holds: lists it, fetches what is new or changed, retires what a complete listing no longer names."""
+    """What the source holds: fetches what is new or changed, retires what a complete listing no longer names."""
 
     def work(run: StageRun) -> None:
         sync_listing(run, connectors.named(run.source.connector))
@@ -46,7 +46,7 @@ def raw_items(
 
 
 def sync_listing(run: StageRun, connector: Connector) -> None:
-    """Bring raw_items in line with a fresh listing; a listing that fails half-way keeps what it brought and retires nothing."""
+    """Bring raw_items in line with a fresh listing; one that fails half-way keeps what it brought, retires nothing."""
     source, catalog = run.source, run.store.catalog
     due_at = next_due(source, datetime.now(UTC))
     seen: set[str] = set()
@@ -76,19 +76,7 @@ def _sync_batch(run: StageRun, connector: Connector, batch: list[Item], seen: se
     run.count(rows_in=len(batch), skipped=intake.unchanged, elsewhere=intake.elsewhere, repeated=intake.repeated)
     new = [unit for unit, _ in intake.wanted if unit not in known]
     run.count(new=len(new), changed=len(intake.wanted) - len(new))
-    store.catalog.save_documents(
-        {
-            "document_id": unit,
-            "kb_id": source.kb_id,
-            "source_id": source.source_id,
-            "external_id": item.external_id,
-            "title": item.title or item.external_id,
-            "url": item.url,
-            "status": "fetching",
-            "run_id": run.run_id,
-        }  # fmt: skip
-        for unit, item in intake.wanted
-    )
+    store.catalog.save_documents(document_listed(unit, source, item, run.run_id) for unit, item in intake.wanted)
     rows, entries = [], []
     for unit, item in intake.wanted:
         raw = run.attempt(item.external_id, partial(connector.fetch, item))

@@ -37,7 +37,7 @@ def chunks(
     embedder: dg.ResourceParam[Embedder],
     progress: dg.ResourceParam[Progress],
 ) -> dg.MaterializeResult:
-    """Spans of the documents' text with exact offsets, each with a header (title › section) that is searched but not cited."""
+    """Spans of the documents' text with exact offsets, each with a header that is searched but not cited."""
     size, overlap = store.settings.split_sizes
     unit = store.settings.chunk_unit
     rules = SplitRules(

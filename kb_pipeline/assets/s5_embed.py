@@ -1,4 +1,4 @@
-"""Stage 5: chunks -> LanceDB chunk_index of the tenant and space. Equal text is embedded once; unchanged rows are not written."""
+"""Stage 5: chunks -> LanceDB. Equal text is embedded once; unchanged rows are not written."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""One stage at work on one source: what is left to do, batches, failures, commits. Shared by all stages of group `sync`."""
+"""One stage at work on one source: what is left to do, batches, failures, commits. Shared by all stages."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -74,7 +74,7 @@ class StageRun:
             return self.failed(name, failure)
         except (KbError, OSError, MemoryError):
             raise  # the machine's trouble, not this unit's: the run stops
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             # An unexpected error belongs to the unit that met it: logged whole, shown as `bug`, tried again next time.
             dg.get_dagster_logger().exception(f"{self.stage}: {name}")
             return self.failed(

@@ -39,6 +39,7 @@ def register_source(
     store: dg.ResourceParam[Store],
     connectors: dg.ResourceParam[Registry],
 ) -> None:
+    """Adds a source to a knowledge base and its partition to the sync assets."""
     known = {label for kb in store.catalog.knowledge_bases() for label in (kb.kb_id, kb.name)}
     if config.kb not in known:
         store.catalog.create_knowledge_base(config.kb)

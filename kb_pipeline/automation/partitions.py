@@ -1,4 +1,4 @@
-"""The one partitions definition of group `sync`, and who owns the assets. Why the grain is the source: docs/adr/0001."""
+"""The one partitions definition of group `sync`, and who owns the assets. Why by source: docs/adr/0001."""
 
 import dagster as dg
 

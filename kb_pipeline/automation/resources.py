@@ -1,4 +1,4 @@
-"""What the assets are given. Each resource vends a plain object; Dagster's config stays empty, settings come from settings.py."""
+"""What the assets are given. Each resource vends a plain object; settings come from settings.py alone."""
 
 from collections.abc import Generator
 from contextlib import closing, contextmanager

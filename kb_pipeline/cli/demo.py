@@ -1,4 +1,4 @@
-"""`kb demo`: a knowledge base from a feed, a page and files, all on this machine, and questions answered with sources."""
+"""`kb demo`: a knowledge base from a feed, a page and files of this machine; questions answered with sources."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kb_pipeline.storage.store import Store
 
 SITE = "notes.kb.example"
-"""Name under which the pages in examples/site are served on loopback, so that their addresses do not depend on a port."""
+"""Name of the pages in examples/site, served on loopback: their addresses do not depend on a port."""
 TOPICS = (
     "assert", "assignment", "async", "atom-identifiers", "break", "calls", "class", "comparisons", "context-managers",
     "debugger", "del", "dict", "exceptions", "for", "formatstrings", "function", "global", "if", "import", "integers",
@@ -77,7 +77,7 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 def write_documentation(folder: Path) -> None:
-    """Write documentation that came with CPython and with installed packages as files; unchanged files are left alone."""
+    """Write documentation of CPython and of installed packages as files; unchanged files are left alone."""
     from pydoc_data.topics import topics
 
     pages = {f"python/{name}.txt": topics[name] for name in TOPICS if name in topics}

@@ -93,12 +93,12 @@ def add_command(
 @click.option("--dry-run", is_flag=True, help="Show what would change, change nothing.")
 def apply_command(file: Path, dry_run: bool) -> None:
     """Make knowledge bases and sources as FILE (kb.yaml) says."""
-    from kb_pipeline.configfile import apply, load
+    from kb_pipeline.configfile import Applier, load
 
     store = open_store()
     wanted = load(file)
     with open_registry(store.settings) as registry:
-        lines = apply(wanted, store.catalog, registry, base=file.parent, dry_run=dry_run)
+        lines = Applier(store.catalog, registry, file.absolute().parent, dry_run).apply(wanted)
     for line in lines:
         click.echo(line)
     click.echo(
@@ -127,7 +127,7 @@ def sources_command(kb: str | None, as_json: bool) -> None:
             "due_at": s.due_at,
             "error_kind": s.error_kind,
             "error": s.error,
-        }  # fmt: skip
+        }
         for s in catalog.sources(kb_id)
     ]
     if as_json:

@@ -27,7 +27,7 @@ def print_table(
     title: str = "",
     empty: str = "Nothing yet.",
 ) -> None:
-    """A table of some columns, as wide as the terminal; only texts fold. Control characters of others' text are dropped.
+    """A table of some columns, as wide as the terminal; only texts fold. Control characters are dropped.
 
     Args:
         columns: keys of the rows, or key -> heading.

@@ -72,6 +72,20 @@ def _is_stale(row: Mapping[str, Any] | None, item: Item, recipe: str) -> bool:
     return row["status"] == "failed" and row["error_kind"] in RETRIED_KINDS
 
 
+def document_listed(document_id: str, source: Source, item: Item, run_id: str) -> dict[str, Any]:
+    """The catalog's row of an item that is about to be fetched."""
+    return {
+        "document_id": document_id,
+        "kb_id": source.kb_id,
+        "source_id": source.source_id,
+        "external_id": item.external_id,
+        "title": item.title or item.external_id,
+        "url": item.url,
+        "status": "fetching",
+        "run_id": run_id,
+    }
+
+
 def raw_row(document_id: str, source: Source, item: Item, raw: RawItem, digest: str, now: datetime) -> dict[str, Any]:
     """The raw_items row of a fetched item, its bytes stored under `digest`."""
     return {

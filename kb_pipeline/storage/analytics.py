@@ -1,4 +1,4 @@
-"""DuckDB over what is stored: a view per Parquet dataset and per catalog table. In memory; writes nothing but exports."""
+"""DuckDB over what is stored: a view per dataset and catalog table. In memory; writes nothing but exports."""
 
 import json
 from functools import cached_property
@@ -68,7 +68,7 @@ class Analytics:
         described = {
             "kb_id": base.kb_id, "name": base.name, "scope": base.scope, "description": base.description,
             "sources": [
-                {"source_id": s.source_id, "type": s.connector, "input": s.input, "name": s.name, "options": dict(s.options)}
+                {"source_id": s.source_id, "type": s.connector, "input": s.input, "name": s.name}
                 for s in self._store.catalog.sources(base.kb_id)
             ],
         }  # fmt: skip

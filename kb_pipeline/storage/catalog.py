@@ -1,4 +1,4 @@
-"""The catalog: knowledge bases, sources, documents and retrieval events. The ledger of stages is beside it, in ledger.py."""
+"""The catalog: knowledge bases, sources, documents and retrieval events. The ledger is beside it."""
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence

@@ -13,7 +13,7 @@ from kb_pipeline.storage.engine import reading, upsert
 from kb_pipeline.storage.tables import ledger
 
 REMOVES_OUTPUT: frozenset[str] = frozenset({"unsupported", "corrupt", "too_large"})
-"""Failures that say what the source holds now cannot be read: older output would be a lie. The others could not look."""
+"""Failures that say what the source holds now cannot be read: older output would be a lie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ class Ledger:
                     "cost_usd": entry.cost_usd,
                     "run_id": run_id,
                     "updated_at": datetime.now(UTC),
-                }  # fmt: skip
+                }
             )
         upsert(ledger, self._engine, rows)
 

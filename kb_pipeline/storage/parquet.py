@@ -67,7 +67,7 @@ class Dataset:
     def scan(
         self, document_ids: Collection[str] | None = None, columns: list[str] | None = None, batch: int = 256
     ) -> Iterator[pa.Table]:
-        """Rows of the given documents (all when None), in tables of at most `batch` documents, one pass over the parts."""
+        """Rows of the given documents (None: all), in tables of at most `batch` documents; one pass over the parts."""
         places = self._load_places()
         wanted = places.keys() if document_ids is None else [d for d in document_ids if d in places]
         by_part: dict[Path, list[str]] = {}

@@ -71,11 +71,11 @@ class Store:
                 yield
         except Timeout:
             raise SystemicError(
-                f"Source {source.partition} has been worked on by another run for over an hour; stop that run, then sync again."
+                f"Source {source.partition} has been held by another run for over an hour; stop that run, then sync again."
             ) from None
 
     def release_orphans(self, source: SourceRow) -> int:
-        """Documents left half-way by a run that died go back to `pending`; returns how many. Leaves a living run alone."""
+        """Documents left half-way by a dead run go back to `pending`; returns how many. Leaves a living run alone."""
         lock = self._lock(source)
         try:
             with lock.acquire(timeout=0):

@@ -1,4 +1,4 @@
-"""A sync in a process of its own that is killed, as a power cut would, before or after the n-th call of a commit point."""
+"""A sync in a process of its own that is killed before or after the n-th call of a commit point."""
 
 import functools
 import importlib
