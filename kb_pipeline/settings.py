@@ -2,10 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 
 def usable_cores() -> int:
@@ -13,10 +12,16 @@ def usable_cores() -> int:
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
-class Settings(BaseSettings):
-    """Read once, when a process starts; frozen. Names in the environment are the upper-case field names."""
+class Settings(BaseModel):
+    """Read once, when a process starts; frozen. Names in the environment are the upper-case field names.
 
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    What is given to the constructor counts before the environment. Not a `pydantic_settings` model: that library's
+    import costs every command as much as pydantic's own, for what are three lines here.
+
+    Raises: pydantic.ValidationError: a value is malformed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", validate_default=True)
 
     # Where things are
     kb_home: Path = Field(Path("kb_home"), description="Folder that holds everything.")
@@ -35,9 +40,9 @@ class Settings(BaseSettings):
     # Models
     embedding_model: str = Field(
         "all-MiniLM-L6-v2",
-        description="all-MiniLM-L6-v2 (packaged), a sentence-transformers name or folder, or fake:<name>:<dims> for tests.",
+        description="all-MiniLM-L6-v2 (packaged), a sentence-transformers name or folder, or fake:<name>:<dims>.",
     )
-    embedding_batch: int = Field(8, ge=1, le=1024, description="Texts per forward pass.")
+    embedding_batch: int = Field(8, ge=1, le=1024, description="Texts per pass of a sentence-transformers model.")
     threads: int = Field(default_factory=usable_cores, ge=1, description="Threads of the embedder.")
 
     # Query
@@ -72,6 +77,10 @@ class Settings(BaseSettings):
     # Work
     max_concurrent_jobs: int = Field(5, ge=1, description="Runs at once under the Dagster daemon.")
     batch_documents: int = Field(256, ge=1, description="Documents worked on and committed at once.")
+
+    def __init__(self, **given: Any) -> None:
+        found = {name: os.environ[name.upper()] for name in type(self).model_fields if name.upper() in os.environ}
+        super().__init__(**{**found, **given})
 
     @field_validator("kb_home")
     @classmethod

@@ -60,7 +60,7 @@ def test_sync_reports_runs_and_failed_documents_and_ends_well(sci):
 
 def test_docs_has_the_shape_of_the_contract(kb, sci):
     _, out, _ = kb("docs", "sci", "--json")
-    wanted = "document_id external_id title url source_id status error_kind error chunks content_hash cost_usd updated_at"
+    wanted = "document_id external_id title url source_id status error_kind error chunks cost_usd content_hash"
     documents = json.loads(out)["documents"]
     assert all(set(wanted.split()) <= row.keys() for row in documents)
     assert sorted(row["status"] for row in documents) == ["failed", "ready", "ready", "ready"]

@@ -1,12 +1,10 @@
 """Stage 5: chunks -> LanceDB. Equal text is embedded once; unchanged rows are not written."""
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import dagster as dg
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kb_pipeline import ids
 from kb_pipeline.assets.result import RETRY, Check, check_specs, run_partitions
@@ -14,13 +12,11 @@ from kb_pipeline.assets.s4_chunk import chunks
 from kb_pipeline.assets.stage import Progress, StageRun
 from kb_pipeline.automation.partitions import OWNERS, source_partitions
 from kb_pipeline.schemas import CHUNKS
-from kb_pipeline.schemas import chunk_index as index_table
 from kb_pipeline.services.embedder import Embedder
+from kb_pipeline.stages.index_rows import index_rows
 from kb_pipeline.stages.rows import indexed_text
-from kb_pipeline.stages.terms import index_terms
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.ledger import Entry
-from kb_pipeline.storage.parquet import distinct
 from kb_pipeline.storage.store import Store
 
 CODE_VERSION = "index-1"
@@ -70,26 +66,17 @@ def index_source(run: StageRun, embedder: Embedder) -> None:
 
     run.retire(needs.removed, delete)
     units = {unit.unit: unit for unit in needs.todo}
-    stream = (
-        (table, document) for table in run.store.dataset(CHUNKS, run.source).scan(units) for document in distinct(table)
-    )
-    for batch in run.batches(stream, len(units)):
-        documents = [document for _, document in batch]
-        rows = pa.concat_tables({id(table): table for table, _ in batch}.values())
-        rows = rows.filter(pc.is_in(rows["document_id"], pa.array(documents)))
+    run.progress.begin(run.stage, run.source.partition, len(units))
+    for rows in run.store.dataset(CHUNKS, run.source).scan(units, batch=run.store.settings.batch_documents):
+        sizes = Counter(map(str, rows["document_id"].to_pylist()))
+        documents = list(sizes)
         _index_batch(run, index, embedder, documents, rows)
         for other in others:
             other.delete_documents(kb_id, documents)
-        sizes = dict(
-            zip(*np.unique(rows["document_id"].to_numpy(zero_copy_only=False), return_counts=True), strict=True)
-        )
-        run.store.catalog.update_documents({"document_id": d, "chunks": int(sizes[d])} for d in documents)
-        run.record(
-            [
-                Entry(unit=d, input_hash=units[d].input_hash, output_hash=units[d].input_hash, rows=int(sizes[d]))
-                for d in documents
-            ]
-        )
+        run.store.catalog.update_documents({"document_id": d, "chunks": size} for d, size in sizes.items())
+        done = [(units[document].input_hash, document, size) for document, size in sizes.items()]
+        run.record([Entry(unit=d, input_hash=given, output_hash=given, rows=size) for given, d, size in done])
+        run.progress.advance(len(documents))
     index.maintain()
     run.store.catalog.mark_ready(run.source, run.stage)
 
@@ -108,22 +95,8 @@ def _index_batch(run: StageRun, index: ChunkIndex, embedder: Embedder, documents
         written=len(records),
     )
     index.replace_documents(
-        run.source.kb_id, run.source.source_id, documents, _lance_rows(records, vectors, embedder.space.dims)
+        run.source.kb_id, run.source.source_id, documents, index_rows(records, vectors, embedder.space.dims)
     )
-
-
-def _lance_rows(records: list[dict[str, Any]], vectors: dict[str, Any], dims: int) -> pa.Table:
-    schema = index_table(dims).schema
-    columns = {name: [record[name] for record in records] for name in schema.names if name not in ("terms", "vector")}
-    columns["terms"] = [index_terms(indexed_text(record), record["language"]) for record in records]
-    matrix = np.asarray([vectors[record["indexed_hash"]] for record in records], dtype=np.float32).reshape(-1)
-    arrays = [
-        pa.FixedSizeListArray.from_arrays(pa.array(matrix), dims)
-        if field.name == "vector"
-        else pa.array(columns[field.name], field.type)
-        for field in schema
-    ]
-    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def inspect_index(run: StageRun, embedder: Embedder) -> list[Check]:

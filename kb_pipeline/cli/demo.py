@@ -31,7 +31,7 @@ TOPICS = (
 """Chapters of the Python language reference that CPython ships as text (what `help('with')` shows)."""
 PACKAGES = (
     "alembic", "click", "defusedxml", "duckdb", "feedparser", "filelock", "httpx", "numpy", "protego", "pyarrow",
-    "pydantic-settings", "pypdfium2", "rich", "tenacity", "tokenizers", "trafilatura",
+    "pydantic", "pypdfium2", "rich", "tenacity", "tokenizers", "trafilatura",
 )  # fmt: skip
 """Installed packages whose README comes along in their metadata."""
 QUESTIONS = (

@@ -220,9 +220,9 @@ def open_query(home: "str | Path | None" = None) -> Query:
     settings = Settings() if home is None else Settings(kb_home=Path(home))
 
     def catalog() -> QueryCatalog:
-        from kb_pipeline.storage.catalog import Catalog
+        from kb_pipeline.storage.catalog_read import open_reads
 
-        return Catalog.open(settings)
+        return open_reads(settings)
 
     def embedder() -> "Embedder":
         from kb_pipeline.services.embedders import open_embedder

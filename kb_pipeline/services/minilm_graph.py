@@ -1,5 +1,6 @@
 """The graph file of the packaged MiniLM: checked weights -> ONNX, exported once by torch, proved equal, kept."""
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -84,9 +85,35 @@ def _sidecar(graph: Path) -> Path:
 
 
 def _is_whole(graph: Path) -> bool:
-    """Whether the graph is the one that its sidecar, written after it, speaks of."""
-    sidecar = _sidecar(graph)
-    return sidecar.is_file() and _sha256(graph) == sidecar.read_text(encoding="ascii", errors="replace").strip()
+    """Whether the graph is the one that its sidecar, written after it, speaks of.
+
+    Reading 90 MB for their hash is a fifth of a cold search, so it is done once: the sidecar then also holds size and
+    time of the file that was hashed. A graph copied, damaged or replaced since is hashed anew.
+    """
+    try:
+        known, _, stamp = _sidecar(graph).read_text(encoding="ascii", errors="replace").strip().partition("\n")
+        now = _stamp(graph)
+    except FileNotFoundError:
+        return False
+    if stamp == now:
+        return True
+    if _sha256(graph) != known:
+        return False
+    with contextlib.suppress(OSError):  # a folder that cannot be written: it is hashed again the next time
+        _write_sidecar(graph, known, now)
+    return True
+
+
+def _stamp(graph: Path) -> str:
+    found = graph.stat()
+    return f"{found.st_size} {found.st_mtime_ns}"
+
+
+def _write_sidecar(graph: Path, sha256: str, stamp: str) -> None:
+    with tempfile.TemporaryDirectory(dir=graph.parent, prefix="note-") as scratch:
+        note = Path(scratch) / "note"
+        note.write_text(f"{sha256}\n{stamp}\n", encoding="ascii")
+        note.replace(_sidecar(graph))
 
 
 def _make(graph: Path) -> None:
@@ -95,15 +122,15 @@ def _make(graph: Path) -> None:
     _checked(folder / "model.safetensors", WEIGHTS_SHA256)
     _sidecar(graph).unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=graph.parent, prefix="export-") as scratch:
-        made, note = Path(scratch) / "model.onnx", Path(scratch) / "model.sha256"
+        made = Path(scratch) / "model.onnx"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's exporter warns of its own age, and of constants that are meant
             _export(folder, made)
         with made.open("rb") as stream:
             os.fsync(stream.fileno())
-        note.write_text(f"{_sha256(made)}\n", encoding="ascii")
+            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
         made.replace(graph)
-        note.replace(_sidecar(graph))
+    _write_sidecar(graph, sha256, _stamp(graph))
 
 
 def _export(folder: Path, made: Path) -> None:

@@ -11,6 +11,7 @@ from kb_pipeline import ids
 from kb_pipeline.errors import NotVisible, UnitFailure, UsageError
 from kb_pipeline.records import DocumentStatus, Scope
 from kb_pipeline.settings import Settings
+from kb_pipeline.storage.catalog_read import VISIBLE
 from kb_pipeline.storage.catalog_records import KnowledgeBase, SourceRow
 from kb_pipeline.storage.engine import open_engine, reading, upsert
 from kb_pipeline.storage.tables import kb_documents, kb_sources, knowledge_bases, ledger, retrieval_events
@@ -78,13 +79,8 @@ class Catalog:
         """What a caller may see: their own, their account's, and the public ones; everything for the local operator."""
         if is_operator:
             return self.knowledge_bases()
-        table = knowledge_bases.c
-        mine = [table.scope == "public"]
-        if user_id:
-            mine.append(sa.and_(table.scope == "user", table.owner == user_id))
-        if client_id:
-            mine.append(sa.and_(table.scope == "account", table.client_id == client_id))
-        return self._knowledge_bases(sa.or_(*mine))
+        mine = sa.text(VISIBLE).bindparams(user_id=user_id or None, client_id=client_id or None)
+        return self._knowledge_bases(mine)
 
     def knowledge_base(self, name_or_id: str) -> KnowledgeBase:
         """One by id, else by name.
@@ -118,7 +114,7 @@ class Catalog:
             connection.execute(knowledge_bases.update().where(table.kb_id == kb_id).values(**changed))
         return self.knowledge_base(kb_id)
 
-    def _knowledge_bases(self, condition: sa.ColumnElement[bool]) -> list[KnowledgeBase]:
+    def _knowledge_bases(self, condition: sa.ColumnElement[bool] | sa.TextClause) -> list[KnowledgeBase]:
         with reading(self.engine) as connection:
             query = sa.select(knowledge_bases).where(condition).order_by(knowledge_bases.c.name)
             return [KnowledgeBase(**row) for row in connection.execute(query).mappings()]

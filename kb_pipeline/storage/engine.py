@@ -7,11 +7,8 @@ from sqlalchemy import event
 
 from kb_pipeline.errors import SystemicError
 from kb_pipeline.settings import Settings
+from kb_pipeline.storage.catalog_read import BUSY_TIMEOUT_MS, HEAD
 from kb_pipeline.storage.layout import Layout
-
-HEAD = "0001"
-"""Newest migration; a test holds it against storage/migrations/versions."""
-_BUSY_TIMEOUT_MS = 60_000
 
 
 def open_engine(settings: Settings) -> sa.Engine:
@@ -66,7 +63,7 @@ def _sqlite_pragmas(connection: object, _record: object) -> None:
     cursor = connection.cursor()  # type: ignore[attr-defined]
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")
-    cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}")
+    cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
 

@@ -71,7 +71,7 @@ class Store:
                 yield
         except Timeout:
             raise SystemicError(
-                f"Source {source.partition} has been held by another run for over an hour; stop that run, then sync again."
+                f"Source {source.partition} has been held by another run for an hour; stop that run, then sync again."
             ) from None
 
     def release_orphans(self, source: SourceRow) -> int:

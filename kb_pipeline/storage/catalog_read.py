@@ -1,0 +1,120 @@
+"""What a search asks the catalog, without SQLAlchemy, whose import costs as much as the rest of a cold search.
+
+For the SQLite catalog of a home only; a database given by URL is asked through `Catalog`, which answers the same.
+"""
+
+import json
+import sqlite3
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from kb_pipeline.errors import SystemicError
+
+if TYPE_CHECKING:
+    from kb_pipeline.settings import Settings
+    from kb_pipeline.storage.catalog import Catalog
+
+HEAD = "0001"
+"""Newest migration; a test holds it against storage/migrations/versions."""
+BUSY_TIMEOUT_MS = 60_000
+VISIBLE = (
+    "(scope = 'public' OR (scope = 'user' AND owner = :user_id) OR (scope = 'account' AND client_id = :client_id))"
+)
+"""Condition on knowledge_bases: what a caller who is not the operator may see. None for a caller without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """As much of a knowledge base as a search needs."""
+
+    kb_id: str
+    name: str
+    tenant: str
+
+
+class SqliteReads:
+    """Visible knowledge bases, gone documents and events of one catalog file. Safe to share between threads."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._asking = file, Lock()
+        self._connection = _connect(file)
+        weakref.finalize(self, self._connection.close)
+
+    def visible(self, user_id: str | None, client_id: str | None, is_operator: bool = False) -> list[Base]:
+        """What a caller may see, by name; everything for the local operator."""
+        where = "1" if is_operator else VISIBLE
+        query = f"SELECT kb_id, name, tenant FROM knowledge_bases WHERE {where} ORDER BY name"  # noqa: S608 - fixed texts
+        return [Base(*row) for row in self._ask(query, {"user_id": user_id or None, "client_id": client_id or None})]
+
+    def not_live(self, document_ids: Sequence[str]) -> set[str]:
+        """Those of the documents that are archived or unknown."""
+        known = (
+            "SELECT document_id FROM kb_documents WHERE status <> 'archived' "
+            "AND document_id IN (SELECT value FROM json_each(:ids))"
+        )
+        return set(document_ids).difference(*self._ask(known, {"ids": json.dumps(list(document_ids))}))
+
+    def record_event(self, row: Mapping[str, Any]) -> None:
+        """Append a retrieval event; keys are the columns of retrieval_events."""
+        plain = {name: _plain(value) for name, value in row.items()}
+        columns, marks = ", ".join(plain), ", ".join(f":{name}" for name in plain)
+        statement = f"INSERT INTO retrieval_events ({columns}) VALUES ({marks})"  # noqa: S608 - names of our columns
+        with _named(self._file), closing(_connect(self._file)) as connection, connection:
+            connection.execute(statement, plain)
+
+    def _ask(self, query: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        with _named(self._file), self._asking:
+            return self._connection.execute(query, values).fetchall()
+
+
+def open_reads(settings: "Settings") -> "SqliteReads | Catalog":
+    """The catalog for searching.
+
+    Raises: SystemicError: the database cannot be opened, or was written by a newer version.
+    """
+    from kb_pipeline.storage.layout import Layout
+
+    file = Layout.of(settings).catalog
+    if settings.kb_database_url is None and _revision(file) == HEAD:
+        return SqliteReads(file)
+    from kb_pipeline.storage.catalog import Catalog  # makes the schema, or brings it up to date
+
+    return Catalog.open(settings)
+
+
+def _revision(file: Path) -> str | None:
+    if not file.is_file():
+        return None
+    try:
+        with closing(_connect(file)) as connection:
+            found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    except sqlite3.Error:
+        return None  # what is wrong with it is said where it is opened in full
+    return None if found is None else str(found[0])
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(file, timeout=BUSY_TIMEOUT_MS / 1e3, check_same_thread=False)
+    connection.execute("PRAGMA synchronous=NORMAL")
+    return connection
+
+
+@contextmanager
+def _named(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise SystemicError(f"The catalog at {file} cannot be used: {error}. Check KB_HOME and the disk.") from error
+
+
+def _plain(value: object) -> object:
+    """As SQLAlchemy writes it: times in UTC without zone, lists and mappings as JSON."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    return value if isinstance(value, str | int | float | None) else json.dumps(value)
