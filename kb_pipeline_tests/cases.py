@@ -6,11 +6,13 @@ a fresh home. Prints `ID  pass` or `ID  FAIL  <what was expected and what was fo
 
 import logging
 import os
+import signal
 import sys
 import tempfile
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,7 @@ from kb_pipeline_tests.case_steps.vocabulary import (
 )
 from kb_pipeline_tests.case_steps.world import World
 
+_CASE_DEADLINE_S = 900
 WORDS = (
     steps_sources, steps_life, steps_use, steps_access, expect_text, expect_chunks, expect_documents, expect_status,
     expect_search, expect_queries, expect_access, expect_outside,
@@ -147,11 +150,36 @@ def _warm_up() -> None:
             world.close()
 
 
-def report(folders: Sequence[Path]) -> Iterator[tuple[str, bool, list[str]]]:
+class _Overdue(BaseException):
+    """A case that takes too long; no Exception, so that nothing on the way takes it for a failure of its own."""
+
+
+@contextmanager
+def _deadline(seconds: int) -> Iterator[None]:
+    """Ends what runs inside after so many seconds; 0 for never."""
+
+    def ring(number: int, frame: object) -> None:
+        raise _Overdue
+
+    if not seconds:
+        yield
+        return
+    signal.signal(signal.SIGALRM, ring)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+
+
+def report(folders: Sequence[Path], deadline_s: int = 0) -> Iterator[tuple[str, bool, list[str]]]:
     """(line to print, passed, desirable things missed) of each case, as it ends."""
     for folder in folders:
         try:
-            failures, missed = run_case(folder)
+            with _deadline(deadline_s):
+                failures, missed = run_case(folder)
+        except _Overdue:
+            failures, missed = [f"expected to end, was stopped after {deadline_s} s"], []
         except Exception as error:  # noqa: BLE001 - whatever a case does to the product or to us, the next one runs
             where = traceback.extract_tb(error.__traceback__)[-1]
             failures, missed = [f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"], []
@@ -159,14 +187,14 @@ def report(folders: Sequence[Path]) -> Iterator[tuple[str, bool, list[str]]]:
         yield f"{folder.name}  FAIL  {said}" if failures else f"{folder.name}  pass", not failures, missed
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Returns the exit code."""
+def main(arguments: Sequence[str], deadline_s: int = 0) -> int:
+    """Returns the exit code; a case that takes longer than the deadline, if there is one, fails."""
     if not arguments or not Path(arguments[0]).is_dir():
         print("usage: python -m kb_pipeline_tests.cases DIR [ID…]", file=sys.stderr)
         return 2
     folders = find_cases(Path(arguments[0]), arguments[1:])
     passed = 0
-    for line, is_passed, missed in report(folders):
+    for line, is_passed, missed in report(folders, deadline_s):
         print(line, flush=True)
         passed += is_passed
         for miss in missed:
@@ -187,4 +215,4 @@ def _be_quiet_and_unbiased() -> None:
 
 if __name__ == "__main__":
     _be_quiet_and_unbiased()
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main(sys.argv[1:], _CASE_DEADLINE_S))

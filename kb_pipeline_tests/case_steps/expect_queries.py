@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kb_pipeline.query import OPERATOR, Source
 from kb_pipeline_tests.case_steps.expect_documents import same_value
-from kb_pipeline_tests.case_steps.expect_search import check_search, means
+from kb_pipeline_tests.case_steps.expect_search import CHECKS, check_search, means
 from kb_pipeline_tests.case_steps.looking import named, searches_meant
 from kb_pipeline_tests.case_steps.reading import plain
 from kb_pipeline_tests.case_steps.steps_use import one_search
@@ -21,18 +21,7 @@ def _queries(world: World, args: Args) -> list[Search]:
     return found
 
 
-@expectation(
-    "each_query",
-    "mode",
-    "modes",
-    "no_error",
-    "max_seconds",
-    "max_hits",
-    "min_hits",
-    "no_duplicates",
-    "text_excludes",
-    "excludes",
-)
+@expectation("each_query", "mode", "modes", *CHECKS)
 def each_query(world: World, args: Args) -> None:
     """Every query of a file. Where an empty query is refused clearly, that is no error."""
     for made in _queries(world, args):
@@ -75,21 +64,7 @@ def _has(made: Search, depth: int) -> bool:
     return made.result is not None and any(means(name, hit) for name in wanted for hit in made.result.hits[:depth])
 
 
-@expectation(
-    "query",
-    "q",
-    "mode",
-    "modes",
-    "one_of",
-    "no_error",
-    "top1",
-    "top1_in",
-    "includes",
-    "excludes",
-    "hits",
-    "text_includes",
-    "text_excludes",
-)
+@expectation("query", "q", "mode", "modes", *CHECKS)
 def query(world: World, args: Args) -> None:
     """The queries of a file with exactly these words."""
     found = [made for made in _queries(world, args) if made.query == str(args["q"])]
@@ -99,34 +74,13 @@ def query(world: World, args: Args) -> None:
         check_search(world, made, {key: value for key, value in args.items() if key not in ("q", "mode", "modes")})
 
 
-@expectation(
-    "each_reply",
-    "hits",
-    "same_set_as",
-    "same_order_as",
-    "no_duplicates",
-    "no_error",
-    "top1",
-    "text_excludes",
-    "excludes",
-)
+@expectation("each_reply", *CHECKS)
 def each_reply(world: World, args: Args) -> None:
     """Every search made for a line of a file."""
     _check_replies(world, list(world.replies), args)
 
 
-@expectation(
-    "reply",
-    "ids",
-    "hits",
-    "same_set_as",
-    "same_order_as",
-    "no_duplicates",
-    "no_error",
-    "top1",
-    "text_excludes",
-    "excludes",
-)
+@expectation("reply", "ids", *CHECKS)
 def reply(world: World, args: Args) -> None:
     """Searches made for the lines with these ids."""
     _check_replies(

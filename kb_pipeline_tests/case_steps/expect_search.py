@@ -17,11 +17,15 @@ def means(name: object, hit: Hit) -> bool:
     return any(name_rank(str(name), None, place.url, place.document_title) is not None for place in hit.also_in)
 
 
-@expectation(
-    "search", "label", "kb", "kbs", "query", "mode", "modes", "top1", "top1_in", "top1_mentions", "includes",
-    "excludes", "text_includes", "text_excludes", "text_count", "hits", "min_hits", "max_hits", "no_error",
-    "max_seconds", "one_of", "never", "same_order_as", "same_set_as", "no_duplicates",
+CHECKS = (
+    "top1", "top1_in", "top1_mentions", "includes", "excludes", "text_includes", "text_excludes", "text_count", "hits",
+    "min_hits", "max_hits", "no_error", "max_seconds", "one_of", "never", "same_order_as", "same_set_as",
+    "no_duplicates",
 )  # fmt: skip
+"""What can be expected of one search, however it was made."""
+
+
+@expectation("search", "label", "kb", "kbs", "query", "mode", "modes", *CHECKS)
 def search(world: World, args: Args) -> None:
     """Every search meant must be so, in each of its modes."""
     for made in searches_meant(world, args):

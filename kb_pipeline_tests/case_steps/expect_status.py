@@ -66,9 +66,9 @@ def _outcome(world: World, args: Args) -> tuple[str, Outcome]:
 
 
 def _of_file(world: World, snapshot: Snapshot, name: str, args: Args) -> Outcome:
-    if name in world.refusals:
-        return Outcome(frozenset({"failed", "skipped"}), world.refusals[name])
     found = snapshot.find(name, args.get("kb"))
+    if name in world.refusals and not any(view.is_live for view in found):
+        return Outcome(frozenset({"failed", "skipped"}), world.refusals[name])
     if found:
         return _of_document(found[0])
     if any(path.name == name or str(path).endswith("/" + name) for path in (world.root / "files").rglob("*")):

@@ -174,10 +174,13 @@ def put_file(world: World, args: Args, content: Path, name: str) -> None:
     base = world.base_to_write(_base_name(world, args), world.caller(args.get("as")))
     shelf = world.folder(base)
     target = shelf / name
-    if not target.resolve().is_relative_to(shelf.resolve()):
-        raise UsageError(f"{name}: leads out of the folder, so it is not taken")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(content, target)
+    try:
+        if not target.resolve().is_relative_to(shelf.resolve()):
+            raise UsageError(f"{name}: leads out of the folder, so it is not taken")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(content, target)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{name}: cannot be the name of a file here ({error})") from error
     _register(world, base, shelf, "document")
 
 
