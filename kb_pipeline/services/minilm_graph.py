@@ -93,7 +93,7 @@ def _is_whole(graph: Path) -> bool:
     try:
         known, _, stamp = _sidecar(graph).read_text(encoding="ascii", errors="replace").strip().partition("\n")
         now = _stamp(graph)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     if stamp == now:
         return True

@@ -11,6 +11,7 @@ from kb_pipeline.settings import Settings
 from kb_pipeline.stages.language import detect_language
 from kb_pipeline.stages.terms import index_terms
 from kb_pipeline.storage.catalog import Catalog
+from kb_pipeline.storage.catalog_read import open_reads
 from kb_pipeline.storage.catalog_records import KnowledgeBase
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.testing.embedder import HashingEmbedder
@@ -45,7 +46,7 @@ class Home:
         )
 
     def open(self) -> Query:
-        return Query(self.settings, lambda: Catalog.open(self.settings), lambda: self.embedder)
+        return Query(self.settings, lambda: open_reads(self.settings), lambda: self.embedder)
 
 
 def _rows(kb: KnowledgeBase, title: str, texts: str | list[str], embedder: HashingEmbedder) -> list[dict[str, object]]:

@@ -1,6 +1,7 @@
 """The embedders: the packaged model against sentence-transformers itself, long texts, damage, choice by settings."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -103,6 +104,20 @@ def test_a_damaged_or_unfinished_graph_is_made_anew(
         assert set(pool.map(lambda _: minilm_graph.graph_file(tmp_path), range(4))) == {graph}
     assert len(made) == 2
     assert sorted(file.suffix for file in tmp_path.iterdir()) == [".lock", ".onnx", ".sha256"]
+
+
+def test_a_graph_is_hashed_again_only_where_its_file_changed(
+    minilm: MiniLM, model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(model_dir, tmp_path, dirs_exist_ok=True)
+    hashed: list[Path] = []
+    whole = minilm_graph._sha256
+    monkeypatch.setattr(minilm_graph, "_sha256", lambda file: hashed.append(file) or whole(file))
+    graph = minilm_graph.graph_file(tmp_path)
+    os.utime(graph, ns=(1, 1))
+    assert [minilm_graph.graph_file(tmp_path) for _ in range(3)] == [graph] * 3
+    assert hashed[-1:] == [graph]
+    assert len(hashed) <= 2
 
 
 def test_other_weights_than_the_published_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
