@@ -6,9 +6,9 @@ from functools import partial
 import dagster as dg
 
 from kb_pipeline import ids
-from kb_pipeline.assets.result import RETRY, check_specs, inspect_dataset, run_partitions
+from kb_pipeline.assets.result import inspect_dataset
 from kb_pipeline.assets.stage import Progress, StageRun
-from kb_pipeline.automation.partitions import OWNERS, source_partitions
+from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
 from kb_pipeline.connectors.base import VALIDATORS, Connector
 from kb_pipeline.connectors.registry import Registry
 from kb_pipeline.errors import UnitFailure
@@ -22,15 +22,7 @@ from kb_pipeline.storage.store import Store
 CODE_VERSION = "fetch-1"
 
 
-@dg.asset(
-    partitions_def=source_partitions,
-    group_name="sync",
-    kinds={"parquet"},
-    owners=OWNERS,
-    code_version=CODE_VERSION,
-    retry_policy=RETRY,
-    check_specs=check_specs("raw_items"),
-)
+@sync_asset("parquet", CODE_VERSION)
 def raw_items(
     context: dg.AssetExecutionContext,
     store: dg.ResourceParam[Store],

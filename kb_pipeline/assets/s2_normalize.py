@@ -6,10 +6,10 @@ from typing import Any
 import dagster as dg
 
 from kb_pipeline import ids
-from kb_pipeline.assets.result import RETRY, check_specs, inspect_dataset, run_partitions
+from kb_pipeline.assets.result import inspect_dataset
 from kb_pipeline.assets.s1_fetch import raw_items
 from kb_pipeline.assets.stage import Progress, StageRun
-from kb_pipeline.automation.partitions import OWNERS, source_partitions
+from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
 from kb_pipeline.errors import UnitFailure
 from kb_pipeline.records import NormalizedContent
 from kb_pipeline.schemas import DOCUMENTS, RAW_ITEMS
@@ -23,16 +23,7 @@ from kb_pipeline.storage.store import Store
 CODE_VERSION = "normalize-2"  # 2: another language detector
 
 
-@dg.asset(
-    partitions_def=source_partitions,
-    deps=[raw_items],
-    group_name="sync",
-    kinds={"parquet"},
-    owners=OWNERS,
-    code_version=CODE_VERSION,
-    retry_policy=RETRY,
-    check_specs=check_specs("documents"),
-)
+@sync_asset("parquet", CODE_VERSION, after=[raw_items])
 def documents(
     context: dg.AssetExecutionContext,
     store: dg.ResourceParam[Store],

@@ -6,10 +6,10 @@ from typing import Any
 import dagster as dg
 
 from kb_pipeline import ids
-from kb_pipeline.assets.result import RETRY, check_specs, inspect_dataset, run_partitions
+from kb_pipeline.assets.result import inspect_dataset
 from kb_pipeline.assets.s2_normalize import documents
 from kb_pipeline.assets.stage import Progress, StageRun
-from kb_pipeline.automation.partitions import OWNERS, source_partitions
+from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
 from kb_pipeline.errors import UnitFailure
 from kb_pipeline.schemas import CHUNKS, DOCUMENTS
 from kb_pipeline.services.embedder import Embedder
@@ -21,16 +21,7 @@ from kb_pipeline.storage.store import Store
 CODE_VERSION = "chunk-1"
 
 
-@dg.asset(
-    partitions_def=source_partitions,
-    deps=[documents],
-    group_name="sync",
-    kinds={"parquet"},
-    owners=OWNERS,
-    code_version=CODE_VERSION,
-    retry_policy=RETRY,
-    check_specs=check_specs("chunks"),
-)
+@sync_asset("parquet", CODE_VERSION, after=[documents])
 def chunks(
     context: dg.AssetExecutionContext,
     store: dg.ResourceParam[Store],

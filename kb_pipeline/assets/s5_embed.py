@@ -7,10 +7,10 @@ import dagster as dg
 import pyarrow as pa
 
 from kb_pipeline import ids
-from kb_pipeline.assets.result import RETRY, Check, check_specs, run_partitions
+from kb_pipeline.assets.result import Check
 from kb_pipeline.assets.s4_chunk import chunks
 from kb_pipeline.assets.stage import Progress, StageRun
-from kb_pipeline.automation.partitions import OWNERS, source_partitions
+from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
 from kb_pipeline.schemas import CHUNKS
 from kb_pipeline.services.embedder import Embedder
 from kb_pipeline.stages.index_rows import index_rows
@@ -23,17 +23,7 @@ CODE_VERSION = "index-1"
 _TEXTS_AT_ONCE = 256
 
 
-@dg.asset(
-    partitions_def=source_partitions,
-    deps=[chunks],
-    group_name="sync",
-    kinds={"lancedb"},
-    owners=OWNERS,
-    code_version=CODE_VERSION,
-    retry_policy=RETRY,
-    pool="embedder",
-    check_specs=check_specs("chunk_index", "indexes_cover_rows"),
-)
+@sync_asset("lancedb", CODE_VERSION, after=[chunks], pool="embedder", checks=["indexes_cover_rows"])
 def chunk_index(
     context: dg.AssetExecutionContext,
     store: dg.ResourceParam[Store],

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 
 from kb_pipeline import ids
+from kb_pipeline.assets.sync_asset import SOURCES_PER_RUN
 from kb_pipeline.automation.jobs import sync_job
 from kb_pipeline.automation.partitions import source_partitions
 from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.store import Store
 
 SOURCES_TAG = "kb/sources"
-SOURCES_PER_RUN = 50
 RUNS_PER_TICK = 10
 GRACE = timedelta(minutes=15)
 """A requested source that nobody listed within this time is asked for again: a lost run starves no source."""

@@ -189,3 +189,49 @@ def test_batch_size_changes_neither_ids_nor_rows(home, folder, batch, settings, 
         other.sync(other.add(folder))
         assert other.indexed() == home.indexed()
     store.catalog.engine.dispose()
+
+
+def test_in_a_run_of_many_sources_a_failed_one_keeps_no_other_from_the_index(home, folder, tmp_path):
+    import dagster as dg
+
+    from kb_pipeline.automation.partitions import source_partitions
+
+    write(folder, rope="Coil a wet rope loosely.")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    bad, good = home.add(gone), home.add(folder)
+    gone.rmdir()
+    instance = home.syncer._instance
+    instance.add_dynamic_partitions(source_partitions.name, [bad.partition, good.partition])
+    span = {
+        "dagster/asset_partition_range_start": bad.partition,
+        "dagster/asset_partition_range_end": good.partition,
+    }
+    result = home.syncer._job.execute_in_process(instance=instance, tags=span)
+    assert result.success
+    assert home.documents()["rope.md"]["status"] == "ready"
+    failed = [check for check in result.get_asset_check_evaluations() if not check.passed]
+    assert [check.check_name for check in failed] == ["no_source_failed"]
+    assert failed[0].severity == dg.AssetCheckSeverity.ERROR
+    assert "gone" in failed[0].description
+    assert home.store.catalog.source("k", bad.source_id).status == "failed"
+
+
+def test_a_source_can_be_registered_from_the_launchpad(home, folder):
+    import dagster as dg
+
+    from kb_pipeline.automation.jobs import register_source_job
+    from kb_pipeline.automation.partitions import source_partitions
+    from kb_pipeline.connectors.document import DocumentConnector
+    from kb_pipeline.connectors.registry import Registry
+
+    registry = Registry([DocumentConnector(home.store.settings)])
+    with dg.DagsterInstance.ephemeral() as instance:
+        register_source_job.execute_in_process(
+            instance=instance,
+            resources={"store": home.store, "connectors": registry},
+            run_config={"ops": {"register_source": {"config": {"kb": "new", "input": str(folder), "every": "1h"}}}},
+        )
+        (source,) = home.store.catalog.sources("new")
+        assert instance.get_dynamic_partitions(source_partitions.name) == [source.partition]
+        assert source.every_s == 3600

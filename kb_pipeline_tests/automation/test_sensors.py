@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
+from kb_pipeline.assets.sync_asset import SOURCES_PER_RUN
 from kb_pipeline.automation.instance import PROCESS_TAG, close_dead_runs, process_tag
 from kb_pipeline.automation.jobs import sync_job
 from kb_pipeline.automation.partitions import source_partitions
-from kb_pipeline.automation.sensors import GRACE, SOURCES_PER_RUN, SOURCES_TAG, ranges, source_sync
+from kb_pipeline.automation.sensors import GRACE, SOURCES_TAG, ranges, source_sync
 from kb_pipeline.storage.store import Store
 
 
@@ -56,7 +57,9 @@ def test_due_sources_become_partitions_and_share_one_run(store, instance):
     assert requested(result) == [source.partition for source in sources]
     assert run.tags["dagster/asset_partition_range_start"] == sources[0].partition
     assert run.tags["dagster/asset_partition_range_end"] == sources[-1].partition
-    assert [key for request in result.dynamic_partitions_requests for key in request.partition_keys] == requested(result)
+    assert [key for request in result.dynamic_partitions_requests for key in request.partition_keys] == requested(
+        result
+    )
 
 
 def test_a_second_tick_asks_for_nothing_and_says_when_it_will(store, instance):
