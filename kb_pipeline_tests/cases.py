@@ -91,7 +91,10 @@ def _run(world: World, case: Case) -> tuple[list[str], list[str]]:
     missed: list[str] = []
     for entry in case.expect:
         _expect(world, entry, failures, missed)
-    return [*failures, *dict.fromkeys(world.unsupported)], missed
+    failures += dict.fromkeys(world.unsupported)
+    if failures:  # a run that failed explains much of the rest
+        failures += dict.fromkeys(f"a sync said: {error}" for made in world.syncs for error in made.errors)
+    return failures, missed
 
 
 def _expect(world: World, entry: Any, failures: list[str], missed: list[str]) -> None:
