@@ -52,8 +52,11 @@ def sync_listing(run: StageRun, connector: Connector) -> None:
     except UnitFailure as failure:
         catalog.source_failed(source, failure, due_at)
         raise
-    if listing.is_complete and not listing.is_unchanged:
-        gone = [unit for unit in run.store.ledger.units(run.stage, source.kb_id, source.source_id) if unit not in seen]
+    known = run.store.ledger.units(run.stage, source.kb_id, source.source_id)
+    if listing.is_unchanged:
+        run.count(rows_in=len(known), skipped=len(known))
+    elif listing.is_complete:
+        gone = [unit for unit in known if unit not in seen]
         catalog.set_status(gone, "archived", run.run_id)
         run.retire(gone, run.store.dataset(RAW_ITEMS, source).delete)
     catalog.source_was_listed(source, listing.state, due_at)
@@ -66,8 +69,9 @@ def _sync_batch(run: StageRun, connector: Connector, batch: list[Item], seen: se
     known, owners = store.ledger.known(run.stage, units), store.catalog.owners(units)
     intake = compare(keyed, source.source_id, known, owners, seen, run.recipe)
     run.count(rows_in=len(batch), skipped=intake.unchanged, elsewhere=intake.elsewhere, repeated=intake.repeated)
-    new = [unit for unit, _ in intake.wanted if unit not in known]
-    run.count(new=len(new), changed=len(intake.wanted) - len(new))
+    new = sum(unit not in known for unit, _ in intake.wanted)
+    again = sum(unit in known and known[unit]["input_hash"] == item.version for unit, item in intake.wanted)
+    run.count(new=new, changed=len(intake.wanted) - new - again, again=again)
     store.catalog.save_documents(document_listed(unit, source, item, run.run_id) for unit, item in intake.wanted)
     rows, entries = [], []
     for unit, item in intake.wanted:

@@ -33,6 +33,8 @@ def chunk_index(
     """What is searched: vector, full text and provenance of every chunk, in the tenant's LanceDB database."""
 
     def work(run: StageRun) -> None:
+        tenant = run.store.catalog.knowledge_base(run.source.kb_id).tenant
+        run.recipe = ids.sha256_hex(recipe, tenant)  # a base that changed hands is indexed anew where it now belongs
         index_source(run, embedder)
 
     recipe = ids.sha256_hex(CODE_VERSION, embedder.space.space_id)

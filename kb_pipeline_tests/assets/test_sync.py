@@ -235,3 +235,24 @@ def test_a_source_can_be_registered_from_the_launchpad(home, folder):
         (source,) = home.store.catalog.sources("new")
         assert instance.get_dynamic_partitions(source_partitions.name) == [source.partition]
         assert source.every_s == 3600
+
+
+def test_a_feed_that_says_not_modified_counts_its_documents_as_unchanged(home, settings):
+    from kb_pipeline.testing.loopback import Loopback
+
+    feed = """<rss version="2.0"><channel><title>f</title><link>https://harbour.example/</link>
+    <item><guid>1</guid><title>One</title><description>{0}</description></item></channel></rss>"""
+    body = feed.format("A long enough text about the tide. " * 30)
+    with Loopback() as stub:
+        stub.serve("https://harbour.example/feed.xml", body=body, content_type="application/rss+xml", etag='"v1"')
+        routed = Store(Settings(**{**settings.model_dump(), "http_route": stub.route}))
+        from kb_pipeline.automation.run import open_syncer
+        from kb_pipeline_tests.assets.conftest import Home, SilentProgress
+
+        with open_syncer(routed, SilentProgress()) as syncer:
+            other = Home(routed, syncer)
+            source = other.add("https://harbour.example/feed.xml", "rss")
+            first, second = other.sync(source), other.sync(source)
+        routed.catalog.engine.dispose()
+    assert (first.new, first.failed) == (1, 0)
+    assert (second.listed, second.unchanged, second.new, second.changed) == (1, 1, 0, 0)
