@@ -82,4 +82,7 @@ def merge_equal(ranked: Sequence[Ranked]) -> list[Ranked]:
     groups: dict[str, list[Ranked]] = {}
     for each in ranked:
         groups.setdefault(each.candidate.text_hash, []).append(each)
-    return [replace(group[0], also_in=tuple(other.candidate for other in group[1:])) for group in groups.values()]
+    return [
+        replace(best, also_in=tuple(other.candidate for other in others)) if others else best
+        for best, *others in groups.values()
+    ]

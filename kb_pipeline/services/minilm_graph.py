@@ -37,11 +37,11 @@ def graph_file(model_dir: Path) -> Path:
     Made where it is missing or damaged; safe when several processes ask at once.
     Raises: SystemicError: the weights are missing or changed, the folder cannot be written, or the export differs.
     """
-    from filelock import FileLock
-
     graph = model_dir / f"minilm-{WEIGHTS_SHA256[:12]}-{_EXPORT}.onnx"
     if _is_whole(graph):
         return graph
+    from filelock import FileLock
+
     try:
         model_dir.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{graph}.lock"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kb_pipeline.errors import SystemicError
 from kb_pipeline.storage.lance_table import VECTOR_INDEX, one_of, open_table, systemic, table_path
+from kb_pipeline.storage.lance_vectors import fits, held_vectors
 
 if TYPE_CHECKING:
     import lance
@@ -24,7 +25,7 @@ class Candidate:
 
     Attributes:
         score: cosine similarity in [-1, 1] (dense) or BM25 (sparse).
-        snapshot: the version of the table it was found in.
+        snapshot: the version of the table it was found in, and `row` the row's id in it.
 
     """
 
@@ -35,6 +36,7 @@ class Candidate:
     text_hash: str
     score: float
     snapshot: "lance.LanceDataset | None" = field(default=None, repr=False, compare=False)
+    row: int = field(default=-1, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +67,7 @@ class Passage:
     text_hash: str
 
 
-_RANKED = [f.name for f in fields(Candidate) if f.name not in ("score", "snapshot")]
+_RANKED = tuple(f.name for f in fields(Candidate) if f.name not in ("score", "snapshot", "row"))
 _WHOLE = [f.name for f in fields(Passage)]
 
 
@@ -79,9 +81,9 @@ def load_passages(candidates: Iterable[Candidate]) -> dict[str, Passage]:
         table = group[0].snapshot
         if table is None:
             continue
-        documents = one_of("document_id", sorted({c.document_id for c in group}))  # indexed, so the scan is short
+        rows_wanted = f"_rowid IN ({', '.join(str(int(c.row)) for c in group)})"  # answered without a scan
         with systemic(Path(table.uri), "read"):
-            rows = table.to_table(columns=_WHOLE, filter=documents & one_of("chunk_id", [c.chunk_id for c in group]))
+            rows = table.to_table(columns=_WHOLE, filter=rows_wanted)
         found.update((row["chunk_id"], Passage(**row)) for row in rows.to_pylist())
     return found
 
@@ -93,7 +95,7 @@ class IndexReader:
         self.tenant, self.space_id = tenant, space_id
         self.path = table_path(root, tenant, space_id)
         self._table: lance.LanceDataset | None = None
-        self._has_vector_index = False
+        self._has_vector_index = self._is_held = False
 
     @property
     def version(self) -> int:
@@ -116,12 +118,15 @@ class IndexReader:
         nearest: dict[str, Any] = {"column": "vector", "q": vector, "k": limit, "metric": "cosine"}
 
         def search(table: "lance.LanceDataset") -> list[Candidate]:
-            exact = {"refine_factor": _REFINE, "minimum_nprobes": _PROBES} if self._has_vector_index else {}
-            columns = [*_RANKED, "_distance"]
-            found = table.to_table(
-                columns=columns, nearest=nearest | exact, filter=one_of("kb_id", kb_ids), prefilter=True
-            )
-            return _candidates(table, found.to_pylist(), lambda row: 1.0 - row["_distance"])
+            if self._is_held:
+                rows = held_vectors(table, _RANKED).nearest(vector, kb_ids, limit)
+            else:
+                exact = {"refine_factor": _REFINE, "minimum_nprobes": _PROBES} if self._has_vector_index else {}
+                rows = table.to_table(
+                    columns=[*_RANKED, "_distance"], nearest=nearest | exact, filter=one_of("kb_id", kb_ids),
+                    prefilter=True, with_row_id=True,
+                ).to_pylist()  # fmt: skip
+            return _candidates(table, rows, lambda row: 1.0 - row["_distance"])
 
         return (self._read(search) if kb_ids else None) or []
 
@@ -137,7 +142,9 @@ class IndexReader:
 
             query, columns = MatchQuery(terms, "terms"), [*_RANKED, "_score"]
             kbs = one_of("kb_id", kb_ids)
-            found = table.to_table(columns=columns, full_text_query=query, filter=kbs, prefilter=True, limit=limit)
+            found = table.to_table(
+                columns=columns, full_text_query=query, filter=kbs, prefilter=True, limit=limit, with_row_id=True
+            )
             return _candidates(table, found.to_pylist(), lambda row: row["_score"])
 
         return (self._read(search) if kb_ids and terms else None) or []
@@ -168,6 +175,7 @@ class IndexReader:
                 table = table.checkout_version(latest)
         if table is not None:
             self._has_vector_index = any(index.name == VECTOR_INDEX for index in table.describe_indices())
+            self._is_held = not self._has_vector_index and fits(table, table.count_rows())
         self._table = table
         return table
 
@@ -176,6 +184,7 @@ def _candidates(
     table: "lance.LanceDataset", rows: Sequence[Mapping[str, Any]], score: Callable[[Mapping[str, Any]], float]
 ) -> list[Candidate]:
     found = [
-        Candidate(**{name: row[name] for name in _RANKED}, score=float(score(row)), snapshot=table) for row in rows
+        Candidate(**{name: row[name] for name in _RANKED}, score=float(score(row)), snapshot=table, row=row["_rowid"])
+        for row in rows
     ]
     return sorted(found, key=lambda candidate: (-candidate.score, candidate.chunk_id))
