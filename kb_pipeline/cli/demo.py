@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from kb_pipeline.cli.home import open_registry, open_store
-from kb_pipeline.cli.output import printable
+from kb_pipeline.cli.output import excerpt, printable
 
 if TYPE_CHECKING:
     from kb_pipeline.storage.store import Store
@@ -107,7 +107,7 @@ def _run(name: str, inputs: list[str], questions: tuple[str, ...]) -> None:
         reports = [syncer.sync(source).as_json() for source in sources]
     print_reports(reports)
     _answer(store, base.kb_id, questions or _titles(store, base.kb_id))
-    command = f"{Path(sys.argv[0]).parent.name}/kb" if ".venv" in sys.argv[0] else "kb"
+    command = ".venv/bin/kb" if Path(sys.argv[0]).parent.parts[-2:] == (".venv", "bin") else "kb"
     click.echo("Try next:")
     for line in (
         f'search "your question" --kb {base.kb_id}',
@@ -134,5 +134,5 @@ def _answer(store: "Store", kb_id: str, questions: tuple[str, ...]) -> None:
             click.secho(printable(question), bold=True)
             for source in query.search(question, caller=OPERATOR, kb_id=kb_id, top_k=3).sources:
                 click.echo(f"  [{source.number}] {printable(source.source)}  ({source.relevanceScore:.2f})")
-                click.echo(f"      {printable(' '.join(source.text.split()))[:240]}")
+                click.echo(f"      {excerpt(source.text, question, 240)}")
     click.echo()

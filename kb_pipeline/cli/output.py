@@ -1,6 +1,7 @@
 """How commands print: tables that fit the terminal for people, one JSON document for programs."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import click
 
 _SHORT_CHARS = 10
+_SENTENCE_END = re.compile(r"[.!?] |[。！？]")
 
 
 def print_json(value: Any) -> None:
@@ -64,3 +66,15 @@ def _cell(value: object) -> str:
 def printable(text: str) -> str:
     """Text that cannot move a terminal's cursor or colours: control characters other than newline and tab go."""
     return "".join(c for c in text if (c >= " " and c != "\x7f" and not "\x80" <= c <= "\x9f") or c in "\n\t")
+
+
+def excerpt(text: str, query: str, width: int) -> str:
+    """The stretch of a passage that holds most of a query's words, from the start of a sentence."""
+    from kb_pipeline.stages.terms import coverage, index_terms, query_terms
+
+    plain = " ".join(printable(text).split())
+    wanted = query_terms(query)
+    starts = [0, *(match.end() for match in _SENTENCE_END.finditer(plain) if match.end() < len(plain))]
+    start = max(starts, key=lambda at: (coverage(wanted, index_terms(plain[at : at + width])), -at))
+    shown = plain[start : start + width]
+    return f"{'… ' if start else ''}{shown}{' …' if start + width < len(plain) else ''}"

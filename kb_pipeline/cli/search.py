@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kb_pipeline.cli.home import read_settings
-from kb_pipeline.cli.output import print_json, print_table, printable
+from kb_pipeline.cli.output import excerpt, print_json, print_table, printable
 
 if TYPE_CHECKING:
     from kb_pipeline.query import SearchResult
@@ -59,8 +59,8 @@ def print_result(result: "SearchResult", explain: bool = False) -> None:
         click.echo("Nothing found.")
     for hit in result.hits:
         place = f", page {hit.page}" if hit.page else ""
-        section = f" › {hit.section}" if hit.section not in ("", hit.document_title) else ""
-        click.secho(f"[{hit.rank}] {printable(hit.document_title + section)}", bold=True)
+        heading = hit.section if hit.section.startswith(hit.document_title) else hit.document_title
+        click.secho(f"[{hit.rank}] {printable(heading)}", bold=True)
         click.echo(f"    {printable(hit.source)}{place}  similarity {hit.similarity:.2f}")
         for other in hit.also_in:
             click.echo(f"    also in {printable(other.document_title)}")
@@ -68,8 +68,7 @@ def print_result(result: "SearchResult", explain: bool = False) -> None:
             ranks = ", ".join(f"{name} #{rank}" for name, rank in hit.ranks.items())
             scores = ", ".join(f"{name} {score:.3f}" for name, score in hit.scores.items())
             click.echo(f"    ranks {ranks}; scores {scores}; characters {hit.start_char}–{hit.end_char}")
-        text = printable(" ".join(hit.chunk_text.split()))
-        click.echo(f"    {text[:_SHOWN_CHARS]}{'…' if len(text) > _SHOWN_CHARS else ''}\n")
+        click.echo(f"    {excerpt(hit.chunk_text, result.query, _SHOWN_CHARS)}\n")
     for note in result.notes:
         click.echo(f"Note: {printable(note)}", err=True)
 

@@ -99,7 +99,8 @@ def print_reports(reports: Sequence[Mapping[str, Any]]) -> None:
         "embedded": "embedded",
         "seconds": "seconds",
     }
-    print_table(reports, headings)
+    names = [{**report, "source": str(report["source"]).partition("--")[2]} for report in reports]
+    print_table(names, headings)
     for report in reports:
         if report["error"]:
             click.echo(f"{report['source']}: {report['error']}", err=True)
