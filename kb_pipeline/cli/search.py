@@ -47,10 +47,10 @@ def search_command(
             modes=modes or None,  # type: ignore[arg-type]  # click.Choice has checked them
             explain=explain,
         )
-    if as_json:
-        print_json(result.to_json())
-    else:
-        print_result(result, explain)
+        if as_json:
+            print_json(result.to_json())
+        else:
+            print_result(result, explain)
 
 
 def print_result(result: "SearchResult", explain: bool = False) -> None:
