@@ -1,7 +1,6 @@
 """The splitter's laws on any text, and its manners on real ones."""
 
 import itertools
-import time
 
 import pytest
 import regex
@@ -112,11 +111,10 @@ HOSTILE = {
 }
 
 
+@pytest.mark.timeout(60)  # what is quadratic takes minutes here
 @pytest.mark.parametrize("name", HOSTILE)
 def test_time_is_linear(name: str) -> None:
-    started = time.process_time()
     chunks = split_document(HOSTILE[name], [], "T", SplitRules())
-    assert time.process_time() - started < 5, "a few seconds at most, on a busy machine"
     assert chunks
     assert all(len(chunk.text) <= 1000 for chunk in chunks) or name == "accents on one letter"
 
