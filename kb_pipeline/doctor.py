@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -39,7 +40,7 @@ def examine(store: Store, open_embedder: Callable[[], Embedder]) -> Iterator[Fin
         return
     yield Finding(subject="catalog", state="ok", found=f"{len(bases)} knowledge bases, {len(sources)} sources")
     for source in sources:
-        yield from _source(store, source)
+        yield from _source(store, source, bases[source.kb_id].tenant)
     for tenant in sorted({base.tenant for base in bases.values()}):
         yield from _indexes(store, tenant)
 
@@ -76,32 +77,34 @@ def _embedder(open_embedder: Callable[[], Embedder]) -> Finding:
     return Finding(subject="embedder", state="ok", found=f"{space.provider} {space.model}, {dims} dims")
 
 
-def _source(store: Store, source: SourceRow) -> Iterator[Finding]:
+def _source(store: Store, source: SourceRow, tenant: str) -> Iterator[Finding]:
     name = f"source {source.kb_id}/{source.source_id}"
-    if source.status == "failed":
-        advice = f"Mend it, then `kb sync {source.kb_id}/{source.source_id}`."
-        yield Finding(subject=name, state="warning", found=f"last listing failed: {source.error}", advice=advice)
-    statuses: dict[str, int] = {}
-    for row in store.catalog.documents(source.kb_id, source_id=source.source_id):
-        statuses[row["status"]] = statuses.get(row["status"], 0) + 1
+    again = f"`kb sync {source.kb_id}/{source.source_id}`"
+    statuses = Counter(row["status"] for row in store.catalog.documents(source.kb_id, source_id=source.source_id))
     found = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items())) or "never synced"
-    waiting = {status for status in statuses if status not in ("ready", "archived", "failed")}
     advice = ""
-    if waiting:
-        advice = f"`kb sync {source.kb_id}/{source.source_id}` goes on with them."
+    if source.status == "failed":
+        found, advice = f"{found}; its last listing failed: {source.error}", f"Mend it, then {again}."
+    elif statuses.keys() - {"ready", "archived", "failed"}:
+        advice = f"{again} goes on with them."
     elif "failed" in statuses:
         advice = f"`kb docs {source.kb_id} --status failed` says why."
     yield Finding(subject=name, state="warning" if advice else "ok", found=found, advice=advice)
+    for stage, rows, is_sound in _stored(store, source, tenant):
+        _, expected = store.ledger.totals(stage, source.kb_id, source.source_id)
+        if rows != expected or not is_sound:
+            found = f"{rows} rows, {expected} in the ledger" + ("" if is_sound else "; keys or schema are wrong")
+            advice = f"{again} does them anew; if it stays, report it with `kb doctor --json`."
+            yield Finding(subject=f"{stage} of {name}", state="broken", found=found, advice=advice)
+
+
+def _stored(store: Store, source: SourceRow, tenant: str) -> Iterator[tuple[str, int, bool]]:
+    """(stage, rows it has of a source, whether keys and schema are as they should be)."""
     for table in PARQUET_TABLES:
         inspection = store.dataset(table, source).inspect()
-        _, expected = store.ledger.totals(table.name, source.kb_id, source.source_id)
-        if inspection.foreign_parts or inspection.rows != expected or inspection.rows != inspection.keys:
-            yield Finding(
-                subject=f"{table.name} of {name}",
-                state="broken",
-                found=f"{inspection.rows} rows, {inspection.keys} keys, {expected} in the ledger",
-                advice=f"`kb sync {source.kb_id}/{source.source_id}`; if it stays, report it with `kb doctor --json`.",
-            )
+        yield table.name, inspection.rows, inspection.rows == inspection.keys and not inspection.foreign_parts
+    indexed = sum(index.count_rows(source.kb_id, source.source_id) for index in store.indexes(tenant))
+    yield "chunk_index", indexed, True
 
 
 def _indexes(store: Store, tenant: str) -> Iterator[Finding]:

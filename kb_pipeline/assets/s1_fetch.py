@@ -43,7 +43,8 @@ def sync_listing(run: StageRun, connector: Connector) -> None:
     due_at = next_due(source, datetime.now(UTC))
     seen: set[str] = set()
     state = source.state
-    if not run.store.ledger.is_settled(run.stage, source.kb_id, source.source_id, run.recipe):
+    healed = run.heal_dataset(run.store.dataset(RAW_ITEMS, source))
+    if healed or not run.store.ledger.is_settled(run.stage, source.kb_id, source.source_id, run.recipe):
         state = {key: value for key, value in state.items() if key not in VALIDATORS}
     try:
         listing = connector.list_items(source, state)

@@ -10,7 +10,7 @@ from kb_pipeline.assets.result import inspect_dataset
 from kb_pipeline.assets.s1_fetch import raw_items
 from kb_pipeline.assets.stage import Progress, StageRun
 from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
-from kb_pipeline.errors import UnitFailure
+from kb_pipeline.errors import Lost, UnitFailure
 from kb_pipeline.records import NormalizedContent
 from kb_pipeline.schemas import DOCUMENTS, RAW_ITEMS
 from kb_pipeline.services.sandbox import Sandbox
@@ -42,8 +42,9 @@ def documents(
 
 def normalize_source(run: StageRun, sandbox: Sandbox, limits: ParseLimits) -> None:
     """Normalise what is new or changed; a document that cannot be read gets its reason, the others go on."""
-    needs = run.needing("raw_items")
     target = run.store.dataset(DOCUMENTS, run.source)
+    run.heal_dataset(target, "raw_items")
+    needs = run.needing("raw_items")
     run.retire(needs.removed, target.delete)
     units = {unit.unit: unit for unit in needs.todo}
     raw = run.store.dataset(RAW_ITEMS, run.source)
@@ -52,6 +53,8 @@ def normalize_source(run: StageRun, sandbox: Sandbox, limits: ParseLimits) -> No
         rows, entries = [], []
         for row, content in zip(batch, _contents(run, sandbox, limits, batch), strict=True):
             unit = units[row["document_id"]]
+            if isinstance(content, Lost):
+                run.store.ledger.doubt("raw_items", unit.unit, content)
             if isinstance(content, UnitFailure):
                 entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, failure=content))
                 continue

@@ -44,8 +44,9 @@ def chunks(
 
 def chunk_source(run: StageRun, rules: SplitRules) -> None:
     """Split what is new or changed; a document's chunks are replaced together."""
-    needs = run.needing("documents")
     target = run.store.dataset(CHUNKS, run.source)
+    run.heal_dataset(target, "documents")
+    needs = run.needing("documents")
     run.retire(needs.removed, target.delete)
     units = {unit.unit: unit for unit in needs.todo}
     stream = (row for table in run.store.dataset(DOCUMENTS, run.source).scan(units) for row in table.to_pylist())

@@ -48,7 +48,6 @@ def _index(run: StageRun, embedder: Embedder) -> ChunkIndex:
 
 def index_source(run: StageRun, embedder: Embedder) -> None:
     """Embed and index what is new or changed, drop what is gone, and leave the indexes covering every row."""
-    needs = run.needing("chunks")
     index, kb_id = _index(run, embedder), run.source.kb_id
     others = index.others()
 
@@ -56,6 +55,10 @@ def index_source(run: StageRun, embedder: Embedder) -> None:
         for each in (index, *others):
             each.delete_documents(kb_id, documents)
 
+    source_id = run.source.source_id
+    there = index.count_rows(kb_id, source_id)
+    run.heal(there, lambda: index.document_ids(kb_id, source_id), delete, "chunks")
+    needs = run.needing("chunks")
     run.retire(needs.removed, delete)
     units = {unit.unit: unit for unit in needs.todo}
     run.progress.begin(run.stage, run.source.partition, len(units))

@@ -1,6 +1,6 @@
 """One stage at work on one source: what is left to do, batches, failures, commits. Shared by all stages."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol, TypeVar
@@ -57,6 +57,38 @@ class StageRun:
         needs = self.store.ledger.needing(self.stage, upstream, self.source.kb_id, self.source.source_id, self.recipe)
         self.count(rows_in=len(needs.todo) + needs.unchanged, skipped=needs.unchanged)
         return needs
+
+    def heal(
+        self,
+        rows: int,
+        documents: Callable[[], Collection[str]],
+        delete: Callable[[Sequence[str]], object],
+        upstream: str | None = None,
+    ) -> int:
+        """Hold the stored rows against the ledger; what was lost is done anew, what nobody accounts for is removed.
+
+        Args:
+            rows: how many there are; where the ledger counts as many, nothing else is looked at.
+            documents: the documents that have rows.
+            upstream: stage whose units are about to be done here: rows of theirs are a dead run's, and of use.
+        Returns: how many documents were not as the ledger says.
+        """
+        ledger, source = self.store.ledger, self.source
+        _, expected = ledger.totals(self.stage, source.kb_id, source.source_id)
+        if rows == expected:
+            return 0
+        known = set(ledger.units(self.stage, source.kb_id, source.source_id, with_output=True))
+        there = set(documents())
+        wanted = ledger.units(upstream, source.kb_id, source.source_id, with_output=True) if upstream else ()
+        strays, lost = sorted(there - known - set(wanted)), sorted(known - there)
+        delete(strays)
+        ledger.remove(self.stage, lost)
+        self.count(healed=len(strays) + len(lost))
+        return len(strays) + len(lost)
+
+    def heal_dataset(self, dataset: Dataset, upstream: str | None = None) -> int:
+        """`heal` for a Parquet dataset."""
+        return self.heal(dataset.count_rows(), dataset.document_ids, dataset.delete, upstream)
 
     def batches(self, units: Iterable[T], total: int | None) -> Iterator[list[T]]:
         """Units in batches that are committed one by one; tells progress after each."""

@@ -1,5 +1,6 @@
 """`kb doctor`."""
 
+from collections import Counter
 from dataclasses import asdict
 
 import click
@@ -21,6 +22,9 @@ def doctor_command(as_json: bool) -> None:
     if as_json:
         print_json({"ok": is_well, "findings": [asdict(finding) for finding in findings]})
     else:
-        print_table([asdict(finding) for finding in findings], ["state", "subject", "found", "advice"])
+        ordered = sorted(findings, key=lambda finding: ["broken", "warning", "ok"].index(finding.state))
+        print_table([asdict(finding) for finding in ordered], ["state", "subject", "found", "advice"])
+        counts = Counter(finding.state for finding in findings)
+        click.echo(", ".join(f"{counts[state]} {state}" for state in ("broken", "warning", "ok")) + ".")
     if not is_well:
         raise SystemExit(1)

@@ -1,6 +1,6 @@
 """Ranks of several channels made one; equal passages shown once. Pure functions of lists."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kb_pipeline.storage.lance_read import Candidate
@@ -27,13 +27,20 @@ class Ranked:
     also_in: tuple[Candidate, ...] = ()
 
 
-def fuse(channels: Mapping[str, Sequence[Candidate]], behind: Sequence[Candidate] = (), k: int = K) -> list[Ranked]:
+def fuse(
+    channels: Mapping[str, Sequence[Candidate]],
+    behind: Sequence[Candidate] = (),
+    unjudged: Collection[str] = (),
+    k: int = K,
+) -> list[Ranked]:
     """Fuse by reciprocal rank, weighed by how clear each channel is: the sum over channels of (1 + s) / (k + rank).
 
     Ranks count from 1; `s` is the score as a share of the channel's own range, 1 for its first, 0 for its last, so
     scores of different channels never meet. Plain ranks throw away that a channel prefers its first by far; measured
     on four judged collections, this keeps nDCG@10 0.003 to 0.013 above them on each. Each channel is best first.
-    Candidates of `behind` that no channel found follow all others, in their order, and score 0.
+    Candidates of `behind` that no channel found follow all others, in their order, and score 0. Chunks of `unjudged`
+    are those that only one channel can judge at all: its word counts as if every channel had said the same, or a
+    passage in a language that the model does not speak would lose to every weak one that two channels name.
 
     Returns: every candidate once, best first; ties by best single rank, then chunk id, so that results are stable.
     Source: Cormack, Clarke & Büttcher 2009, SIGIR, for the ranks.
@@ -52,6 +59,8 @@ def fuse(channels: Mapping[str, Sequence[Candidate]], behind: Sequence[Candidate
                 ranks={**before.ranks, name: rank},
                 scores={**before.scores, name: each.score},
             )
+    for chunk_id in found.keys() & set(unjudged):
+        found[chunk_id] = replace(found[chunk_id], score=found[chunk_id].score * len(channels))
     ordered = sorted(found.values(), key=lambda r: (-r.score, min(r.ranks.values()), r.candidate.chunk_id))
     fill = {each.chunk_id: each for each in behind if each.chunk_id not in found}
     return ordered + [Ranked(candidate=each, score=0.0, ranks={}, scores={}) for each in fill.values()]

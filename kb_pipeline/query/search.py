@@ -18,7 +18,7 @@ from kb_pipeline.query.fusion import K, Ranked, fuse, merge_equal
 from kb_pipeline.query.result import SearchResult
 from kb_pipeline.query.scope import Scope, VisibleBase, scope_of
 from kb_pipeline.query.tool import SearchTool, tool_for
-from kb_pipeline.query.trust import split_by_trust
+from kb_pipeline.query.trust import split_by_trust, unspoken
 from kb_pipeline.stages.language import detect_language
 from kb_pipeline.stages.terms import query_terms
 from kb_pipeline.storage.lance_engine import engine
@@ -185,8 +185,9 @@ class Query:
         if len(found.channels) < 2:
             return fuse(found.channels)
         dense, sparse = found.channels["dense"], found.channels["sparse"]
-        trusted, behind = split_by_trust(text, language, dense, sparse, self._embedder.result().languages)
-        return fuse({"dense": trusted, "sparse": sparse}, behind)
+        spoken = self._embedder.result().languages
+        trusted, behind = split_by_trust(text, language, dense, sparse, spoken)
+        return fuse({"dense": trusted, "sparse": sparse}, behind, unspoken(sparse, spoken))
 
     def _notes(self, query: str, text: str, scope: Scope, channels: Sequence[Channel], found: Found) -> Sequence[str]:
         notes = [f"The {name} channel was skipped: {error}" for name, error in found.failed.items()]

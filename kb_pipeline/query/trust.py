@@ -27,6 +27,13 @@ def split_by_trust(
     return trusted, [each for each in dense if each.language and each.language not in spoken]
 
 
+def unspoken(candidates: Sequence[Candidate], spoken: frozenset[str] | None) -> set[str]:
+    """Chunk ids of the candidates whose language the model does not speak; none for a model that speaks any."""
+    return {
+        each.chunk_id for each in candidates if spoken is not None and each.language and each.language not in spoken
+    }
+
+
 def _speaks(query: str, language: str, witnesses: Iterable[str], spoken: frozenset[str]) -> bool:
     """False if the query is in another language.
 

@@ -5,7 +5,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from kb_pipeline.errors import Corrupt
+from kb_pipeline.errors import Lost
 
 
 class Blobs:
@@ -33,15 +33,15 @@ class Blobs:
     def get(self, digest: str) -> bytes:
         """The bytes of a blob.
 
-        Raises: Corrupt: the blob is missing or its bytes are not what was stored; fetch the item again.
+        Raises: Lost: the blob is missing, or its bytes are not what was stored (it is removed then).
         """
         try:
             content = self._path(digest).read_bytes()
         except FileNotFoundError:
-            raise Corrupt(f"Stored bytes {digest[:12]}… are missing; `kb reingest` fetches them again.") from None
+            raise Lost(f"The stored bytes {digest[:12]}… are missing; the next sync fetches them again.") from None
         if hashlib.sha256(content).hexdigest() != digest:
             self._path(digest).unlink(missing_ok=True)
-            raise Corrupt(f"Stored bytes {digest[:12]}… are damaged on disk; `kb reingest` fetches them again.")
+            raise Lost(f"The stored bytes {digest[:12]}… are damaged; the next sync fetches them again.")
         return content
 
     def _path(self, digest: str) -> Path:

@@ -112,6 +112,14 @@ class ChunkIndex:
         table = open_table(self.path)
         return 0 if table is None else int(table.count_rows(_source(kb_id, source_id)))
 
+    def document_ids(self, kb_id: str, source_id: str) -> set[str]:
+        """Documents of a source that have rows."""
+        table = open_table(self.path)
+        if table is None:
+            return set()
+        found = table.to_table(columns=["document_id"], filter=_source(kb_id, source_id))
+        return set(map(str, found["document_id"].to_pylist()))
+
     def maintain(self, vector_index_rows: int = VECTOR_INDEX_ROWS) -> list[str]:
         """Let the indexes cover every row, keep files and versions few; returns what was done."""
         if open_table(self.path) is None:

@@ -91,11 +91,13 @@ class Ledger:
         with reading(self._engine) as connection:
             return {row["unit"]: dict(row) for row in connection.execute(query).mappings()}
 
-    def units(self, stage: str, kb_id: str, source_id: str) -> list[str]:
-        """All units of a partition."""
+    def units(self, stage: str, kb_id: str, source_id: str, with_output: bool = False) -> list[str]:
+        """All units of a partition, or those of them that have output."""
         query = sa.select(ledger.c.unit).where(
             ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id
         )
+        if with_output:
+            query = query.where(ledger.c.output_hash != "")
         with reading(self._engine) as connection:
             return list(connection.execute(query).scalars())
 
@@ -130,6 +132,13 @@ class Ledger:
                 }
             )
         upsert(ledger, self._engine, rows)
+
+    def doubt(self, stage: str, unit: str, failure: UnitFailure) -> None:
+        """Let a stage do a unit again whose output turned out to be unusable."""
+        here = sa.and_(ledger.c.stage == stage, ledger.c.unit == unit)
+        with self._engine.begin() as connection:
+            values = {"status": "failed", "error_kind": failure.kind, "error": str(failure)}
+            connection.execute(ledger.update().where(here).values(**values))
 
     def remove(self, stage: str, units: Sequence[str]) -> None:
         """Forget units; called after their data is gone."""

@@ -256,3 +256,52 @@ def test_a_feed_that_says_not_modified_counts_its_documents_as_unchanged(home, s
         routed.catalog.engine.dispose()
     assert (first.new, first.failed) == (1, 0)
     assert (second.listed, second.unchanged, second.new, second.changed) == (1, 1, 0, 0)
+
+
+@pytest.mark.parametrize("what", ["lance", "parquet/raw_items", "parquet/documents", "parquet/chunks", "blobs"])
+def test_what_was_lost_on_disk_is_made_anew_by_the_next_sync(home, folder, what):
+    import shutil
+
+    write(folder, rope="Coil a wet rope loosely.", anchor="The anchor weighs forty kilograms.")
+    source = home.add(folder)
+    home.sync(source)
+    before = home.indexed()
+    shutil.rmtree(home.store.layout.root / what)
+    if what in ("blobs", "parquet/raw_items"):
+        (folder / "rope.md").touch()
+    assert home.sync(source).status == "ok"
+    home.sync(source)
+    assert home.indexed() == before
+    assert home.rows(source) == {"raw_items": 2, "documents": 2, "chunks": 2}
+    assert {row["status"] for row in home.documents().values()} == {"ready"}
+
+
+def test_a_lost_blob_is_fetched_again_when_it_is_needed(home, folder):
+    import shutil
+
+    from kb_pipeline.storage.ledger import Ledger
+
+    write(folder, rope="Coil a wet rope loosely.")
+    source = home.add(folder)
+    home.sync(source)
+    shutil.rmtree(home.store.layout.blobs)
+    Ledger(home.store.catalog.engine).remove("documents", [home.documents()["rope.md"]["document_id"]])
+    assert home.sync(source).failed == 1
+    assert home.documents()["rope.md"]["error_kind"] == "transient"
+    assert home.sync(source).failed == 0
+    assert home.documents()["rope.md"]["status"] == "ready"
+
+
+def test_a_row_nobody_accounts_for_goes(home, folder):
+    from kb_pipeline.storage.ledger import Ledger
+
+    write(folder, rope="Coil a wet rope loosely.", anchor="The anchor weighs forty kilograms.")
+    source = home.add(folder)
+    home.sync(source)
+    document = home.documents()["rope.md"]["document_id"]
+    for stage in ("raw_items", "documents", "chunks", "chunk_index"):
+        Ledger(home.store.catalog.engine).remove(stage, [document])
+    (folder / "rope.md").unlink()
+    home.sync(source)
+    assert [text for _, text in home.indexed().values()] == ["The anchor weighs forty kilograms."]
+    assert home.rows(source) == {"raw_items": 1, "documents": 1, "chunks": 1}

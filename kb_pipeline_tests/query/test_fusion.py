@@ -101,3 +101,9 @@ def test_passages_in_an_unspoken_language_only_fill_up() -> None:
     dense = [a_candidate("a", language="es"), a_candidate("b", language="en"), a_candidate("c", language="")]
     kept, behind = split_by_trust("the tide", "en", dense, [], EN)
     assert (ids(kept), ids(behind)) == (["b", "c"], ["a"])
+
+
+def test_a_passage_that_only_one_channel_can_judge_is_not_held_back_by_the_other():
+    channels = {"dense": falling("xyz"), "sparse": falling("axyz")}
+    assert ids(fuse(channels))[0] == "x"
+    assert ids(fuse(channels, unjudged={"a"}))[0] == "a"
