@@ -132,6 +132,7 @@ def test_doctor_finds_rows_that_somebody_removed(kb, sci, tmp_path):
         (["sync", "sci/nothing"], 1, "nothing"),
         (["sql", "SELEC 1"], 2, "SQL"),
         (["frobnicate"], 2, "frobnicate"),
+        (["docs", "sci", "--status", "nonsense"], 2, "'archived'"),
         (["eval", "sci", "--queries", "sci.jsonl", "--qrels", "sci.jsonl"], 2, "line"),
     ],
 )
@@ -161,6 +162,44 @@ def test_a_failed_listing_ends_with_exit_code_one_and_its_reason(kb, sci):
     (run,) = json.loads(out)["runs"]
     assert (code, run["status"]) == (1, "failed")
     assert "gone" in run["error"]
+
+
+def test_a_failure_names_its_source_once_and_lines_keep_their_words(kb, sci):
+    kb("create", "lost")
+    kb("add", "lost", "https://127.0.0.1:9/a-page.html", "--every", "1h")
+    (source,) = json.loads(kb("sources", "lost", "--json")[1])["sources"]
+    code, out, err = kb("sync", "lost")
+    assert (code, source["every"]) == (1, "1h")
+    assert (err.count(source["source_id"]), "lost--" in err) == (1, False)
+    for words in (["sources"], ["sources", "lost"], ["sync", "lost"], ["doctor"]):
+        _, out, _ = kb(*words)
+        assert source["source_id"] in out
+        assert all(len(line) <= 80 for line in out.splitlines())
+    row = next(line for line in kb("sources", "lost")[1].splitlines() if " 1h " in line)
+    assert source["source_id"] in row
+    assert row.rstrip().endswith(" UTC")
+
+
+def test_a_source_is_synced_by_its_partition_as_dagster_shows_it(kb, sci):
+    (source,) = json.loads(kb("sources", "sci", "--json")[1])["sources"]
+    for target in (f"sci--{source['source_id']}", f"sci/{source['source_id']}"):
+        (run,) = json.loads(kb("sync", target, "--json")[1])["runs"]
+        assert (run["source"], run["status"]) == (f"sci--{source['source_id']}", "ok")
+
+
+def test_failed_documents_are_listed_with_kind_and_reason(kb, sci):
+    _, out, _ = kb("docs", "sci")
+    assert "line 4" in out
+    assert "(corrupt)" in out
+    assert "No documents are archived." in kb("docs", "sci", "--status", "archived")[1]
+
+
+def test_wide_rows_are_shown_a_value_a_line(kb, sci):
+    _, out, _ = kb("sql", "SELECT * FROM documents WHERE title = 'Tides'")
+    assert "  text: Spring tides follow the full moon.\n" in out
+    assert "  title: Tides\n" in out
+    assert "No rows." in kb("sql", "SELECT * FROM documents WHERE title = 'nothing'")[1]
+    assert max(map(len, kb("sql", "SELECT 1, 2, 3, 4, 5, 6, 7, 8, repeat('x', 900) AS long")[1].splitlines())) < 220
 
 
 def test_export_writes_parquet_and_refuses_a_folder_in_use(kb, sci):

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import click
 
 from kb_pipeline.cli.home import open_store
-from kb_pipeline.cli.output import print_json, print_table
+from kb_pipeline.cli.output import print_folded, print_json
 
 
 @click.command("doctor")
@@ -23,7 +23,10 @@ def doctor_command(as_json: bool) -> None:
         print_json({"ok": is_well, "findings": [asdict(finding) for finding in findings]})
     else:
         ordered = sorted(findings, key=lambda finding: ["broken", "warning", "ok"].index(finding.state))
-        print_table([asdict(finding) for finding in ordered], ["state", "subject", "found", "advice"])
+        for finding in ordered:
+            print_folded(f"{finding.subject}: {finding.found}", " " * 9, f"{finding.state:<8} ")
+            if finding.advice:
+                print_folded(f"→ {finding.advice}", " " * 9)
         counts = Counter(finding.state for finding in findings)
         click.echo(", ".join(f"{counts[state]} {state}" for state in ("broken", "warning", "ok")) + ".")
     if not is_well:

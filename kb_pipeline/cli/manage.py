@@ -2,11 +2,17 @@
 
 import os
 from pathlib import Path
+from typing import Any, get_args
 
 import click
 
 from kb_pipeline.cli.home import open_catalog, open_registry, open_store
-from kb_pipeline.cli.output import print_json, print_table
+from kb_pipeline.cli.output import print_folded, print_json, print_table, reason_line, width
+from kb_pipeline.records import DocumentStatus
+
+_UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+_WIDE = 120
+"""Columns from which a table has room for addresses."""
 
 
 @click.command("init")
@@ -121,7 +127,8 @@ def sources_command(kb: str | None, as_json: bool) -> None:
             "source_id": s.source_id,
             "type": s.connector,
             "input": s.input,
-            "every": f"{s.every_s}s" if s.every_s else s.cron,
+            "name": s.name,
+            "every": _interval(s.every_s) if s.every_s else s.cron,
             "status": s.status,
             "listed_at": s.listed_at,
             "due_at": s.due_at,
@@ -133,13 +140,41 @@ def sources_command(kb: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"sources": rows})
     else:
-        columns = ["source_id", "type", "input", "every", "status", "listed_at", "error"]
-        print_table(rows, columns if kb else ["kb_id", *columns], empty="No sources yet; `kb add KB INPUT` adds one.")
+        _print_sources(rows, is_one_base=bool(kb))
+
+
+def _print_sources(rows: list[dict[str, Any]], is_one_base: bool) -> None:
+    """A table, and under it what has no room there: what each source is on a narrow terminal, and why it failed."""
+    rows = [
+        {
+            **row,
+            "source": row["source_id"] if is_one_base else f"{row['kb_id']}/{row['source_id']}",
+            "what": row["input"] if row["name"] in ("", row["input"]) else f"{row['name']}: {row['input']}",
+        }
+        for row in rows
+    ]
+    columns = {"source": "source", "type": "type", "every": "every", "status": "status", "listed_at": "listed"}
+    is_wide = width() >= _WIDE
+    if is_wide:
+        columns["what"] = "what"
+    print_table(rows, columns, empty="No sources yet; `kb add KB INPUT` adds one.")
+    for row in rows:
+        failure = f"failed ({row['error_kind']}): {row['error']}" if row["error"] else ""
+        if not is_wide:
+            print_folded(f"{row['source']}: {row['what']}", "  ", "")
+            print_folded(failure, "  ")
+        elif failure:
+            print_folded(f"{row['source']} {failure}", "  ", "")
+
+
+def _interval(seconds: int) -> str:
+    """As `--every` takes it: `1h`, `90s`."""
+    return next(f"{seconds // size}{unit}" for unit, size in _UNITS if seconds % size == 0)
 
 
 @click.command("docs")
 @click.argument("kb")
-@click.option("--status", help="Only this status: pending, ready, failed, archived, …")
+@click.option("--status", type=click.Choice(get_args(DocumentStatus)), help="Only documents with this status.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def docs_command(kb: str, status: str | None, as_json: bool) -> None:
     """List the documents of KB with status, reason and next step."""
@@ -155,5 +190,8 @@ def docs_command(kb: str, status: str | None, as_json: bool) -> None:
             {**row, "where": row["url"] or row["external_id"], "reason": row["error"] or "; ".join(row["warnings"])}
             for row in rows
         ]
-        columns = ["title", "status", "chunks", "where", "reason"]
-        print_table(shown, columns, empty="No documents; `kb sync` fetches them.")
+        empty = f"No documents are {status}." if status else "No documents; `kb sync` fetches them."
+        print_table(shown, ["title", "status", "chunks", "where"], empty=empty)
+        for row in shown:
+            if row["reason"]:
+                print_folded(reason_line(row["where"], row["reason"], row["error_kind"]), "  ", "")

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import textwrap
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -9,6 +11,10 @@ from typing import Any
 import click
 
 _SHORT_CHARS = 10
+_WORD_CHARS = 40
+_LEAST_TEXT_CHARS = 16
+"""What a column of texts keeps, at least, before columns of words fold."""
+_RECORD_CHARS = 200
 _SENTENCE_END = re.compile(r"[.!?] |[。！？]")
 
 
@@ -29,12 +35,15 @@ def print_table(
     title: str = "",
     empty: str = "Nothing yet.",
 ) -> None:
-    """A table of some columns, as wide as the terminal; only texts fold. Control characters are dropped.
+    """A table of some columns, as wide as the terminal; texts fold, numbers, times and ids do not where there is room.
+
+    Control characters are dropped.
 
     Args:
         columns: keys of the rows, or key -> heading.
     """
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -42,15 +51,64 @@ def print_table(
     if not rows:
         click.echo(empty)
         return
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     headings = columns if isinstance(columns, Mapping) else {column: column for column in columns}
+    console = Console()
+    cells = {column: [_cell(row.get(column)) for row in rows] for column in headings}
+    widths = {
+        column: max(cell_len(heading), *map(cell_len, cells[column]))
+        for column, heading in headings.items()
+        if all(map(_is_whole, cells[column]))
+    }
+    texts = len(headings) - len(widths)
+    while widths and sum(widths.values()) + texts * _LEAST_TEXT_CHARS + 2 * len(headings) > console.width:
+        widest = max(widths, key=lambda column: widths[column])
+        if widths[widest] <= _SHORT_CHARS:
+            break
+        del widths[widest]
+        texts += 1
     for column, heading in headings.items():
         is_number = all(isinstance(row.get(column), int | float | None) for row in rows)
-        is_short = is_number or all(len(str(row.get(column) or "")) <= _SHORT_CHARS for row in rows)
-        table.add_column(heading, justify="right" if is_number else "left", overflow="fold", no_wrap=is_short)
-    for row in rows:
-        table.add_row(*(Text(_cell(row.get(column))) for column in headings))
-    Console().print(table)
+        justify: Any = "right" if is_number else "left"
+        table.add_column(heading, justify=justify, overflow="fold", no_wrap=column in widths)
+    for row in zip(*cells.values(), strict=True):
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def print_records(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """Rows too wide for a table, one after another: a line `column: value` for each value, cut at 200 characters."""
+    for number, row in enumerate(rows, start=1):
+        click.secho(f"{number}.", bold=True)
+        for column in columns:
+            value = " ".join(_cell(row[column]).split())
+            click.echo(f"  {column}: {value[:_RECORD_CHARS]}{' …' if len(value) > _RECORD_CHARS else ''}")
+
+
+def print_folded(text: str, indent: str = "", first: str | None = None, err: bool = False) -> None:
+    """Text folded between words at the terminal's width; `indent` before each line, `first` before the first one."""
+    lines = textwrap.wrap(
+        printable(text), width(), initial_indent=indent if first is None else first, subsequent_indent=indent,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    for line in lines:
+        click.echo(line, err=err)
+
+
+def reason_line(name: str, reason: str, kind: str | None = None) -> str:
+    """`name: reason (kind)`; a reason that begins with the name is not given it twice."""
+    said = reason.removeprefix(f"{name}: ")
+    return f"{name}: {said}{f' ({kind})' if kind else ''}"
+
+
+def width() -> int:
+    """Columns of the terminal; 80 where there is none."""
+    return shutil.get_terminal_size().columns
+
+
+def _is_whole(cell: str) -> bool:
+    """Whether a cell is to stay on one line: a short one, an id or a time."""
+    return len(cell) <= _SHORT_CHARS or (len(cell) <= _WORD_CHARS and (" " not in cell or cell.endswith(" UTC")))
 
 
 def _cell(value: object) -> str:
@@ -59,13 +117,16 @@ def _cell(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M")
+        return value.strftime("%Y-%m-%d %H:%M UTC")
     return printable(str(value))
 
 
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
 def printable(text: str) -> str:
-    """Text that cannot move a terminal's cursor or colours: control characters other than newline and tab go."""
-    return "".join(c for c in text if (c >= " " and c != "\x7f" and not "\x80" <= c <= "\x9f") or c in "\n\t")
+    """Text that cannot move a terminal's cursor, its colours or the direction of writing."""
+    return _CONTROLS.sub("", text)
 
 
 def excerpt(text: str, query: str, width: int) -> str:

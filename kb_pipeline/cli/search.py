@@ -60,8 +60,9 @@ def print_result(result: "SearchResult", explain: bool = False) -> None:
     for hit in result.hits:
         place = f", page {hit.page}" if hit.page else ""
         heading = hit.section if hit.section.startswith(hit.document_title) else hit.document_title
+        nearness = f"similarity {hit.similarity:.2f}" if hit.ranks or hit.similarity >= 0.005 else "(weak)"
         click.secho(f"[{hit.rank}] {printable(heading)}", bold=True)
-        click.echo(f"    {printable(hit.source)}{place}  similarity {hit.similarity:.2f}")
+        click.echo(f"    {printable(hit.source)}{place}  {nearness}")
         for other in hit.also_in:
             click.echo(f"    also in {printable(other.document_title)}")
         if explain:

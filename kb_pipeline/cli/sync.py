@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kb_pipeline import ids
 from kb_pipeline.cli.home import open_store
-from kb_pipeline.cli.output import print_json, print_table
+from kb_pipeline.cli.output import print_folded, print_json, print_table, reason_line
 from kb_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,10 +32,12 @@ class BarProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._finish()
         self._bars.stop()
 
     def begin(self, stage: str, source: str, total: int | None) -> None:
-        """A bar for a stage that has something to do."""
+        """A bar for a stage that has something to do; the stage before it is over."""
+        self._finish()
         self._task = None if total == 0 else self._bars.add_task(f"{source} {stage}", total=total)
 
     def advance(self, units: int) -> None:
@@ -42,31 +45,50 @@ class BarProgress:
         if self._task is not None:
             self._bars.advance(self._task, units)
 
+    def _finish(self) -> None:
+        """Stop the clock of the last bar; a stage that did not know its total had what it did."""
+        if self._task is None:
+            return
+        task = next(task for task in self._bars.tasks if task.id == self._task)
+        if task.total is None:
+            self._bars.update(self._task, total=task.completed, visible=task.completed > 0)
+        self._bars.stop_task(self._task)
+        self._task = None
+
 
 @click.command("sync")
 @click.argument("targets", metavar="[KB[/SOURCE]]…", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every source of every knowledge base.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def sync_command(targets: tuple[str, ...], everything: bool, as_json: bool) -> None:
-    """Bring knowledge bases in line with their sources. Exit 1 if a run failed; failed documents are listed."""
+    """Bring knowledge bases in line with their sources. Exit 1 if a run failed; failed documents are listed.
+
+    One source is KB/SOURCE, or its partition as Dagster shows it, KB--SOURCE.
+    """
     store = open_store()
     sources = _chosen(store.catalog, targets, everything)
     from kb_pipeline.automation.run import open_syncer
 
     with BarProgress() as progress, open_syncer(store, progress) as syncer:
         reports = [syncer.sync(source).as_json() for source in sources]
-    failed = [
-        {**row, "kb_id": kb_id, "error": row["error"]}
-        for kb_id in dict.fromkeys(source.kb_id for source in sources)
-        for row in store.catalog.documents(kb_id, status="failed")
-        if row["source_id"] in {source.source_id for source in sources}
-    ]
+    failed = failed_documents(store.catalog, sources)
     if as_json:
         print_json({"runs": reports, "failed_documents": failed})
     else:
         _print(reports, failed)
     if any(report["status"] == "failed" for report in reports):
         raise SystemExit(1)
+
+
+def failed_documents(catalog: "Catalog", sources: "Sequence[SourceRow]") -> list[dict[str, Any]]:
+    """Catalog rows of the documents of these sources that failed, with `kb_id`."""
+    wanted = {source.partition for source in sources}
+    return [
+        {**row, "kb_id": kb_id}
+        for kb_id in dict.fromkeys(source.kb_id for source in sources)
+        for row in catalog.documents(kb_id, status="failed")
+        if ids.source_partition(kb_id, row["source_id"]) in wanted
+    ]
 
 
 def _chosen(catalog: "Catalog", targets: Sequence[str], everything: bool) -> "list[SourceRow]":
@@ -79,7 +101,11 @@ def _chosen(catalog: "Catalog", targets: Sequence[str], everything: bool) -> "li
             raise UsageError(f"Say which knowledge base to sync, or --all. There are: {names}.")
         targets = [bases[0].kb_id]
     chosen: dict[str, SourceRow] = {}
+    partitions = {source.partition: source for source in catalog.sources()}
     for target in targets:
+        if target in partitions:
+            chosen[target] = partitions[target]
+            continue
         name, _, source = target.partition("/")
         kb_id = catalog.knowledge_base(name).kb_id
         found = [catalog.source(kb_id, source)] if source else catalog.sources(kb_id)
@@ -92,21 +118,28 @@ def _chosen(catalog: "Catalog", targets: Sequence[str], everything: bool) -> "li
 def print_reports(reports: Sequence[Mapping[str, Any]]) -> None:
     """A line per source, and the reason under it where its run failed."""
     headings = {name: name for name in ("source", "status", "new", "changed")}
-    headings |= {
-        "unchanged": "same",
-        "removed": "gone",
-        "failed": "failed",
-        "embedded": "embedded",
-        "seconds": "seconds",
-    }
-    names = [{**report, "source": str(report["source"]).partition("--")[2]} for report in reports]
-    print_table(names, headings)
-    for report in reports:
+    headings |= {"unchanged": "same", "removed": "gone", "failed": "failed", "embedded": "embedded", "time": "time"}
+    sources = [ids.split_partition(report["source"]) for report in reports]
+    is_one_base = len({kb_id for kb_id, _ in sources}) == 1
+    rows = [
+        {**report, "source": source_id if is_one_base else f"{kb_id}/{source_id}", "time": f"{report['seconds']:.1f}s"}
+        for (kb_id, source_id), report in zip(sources, reports, strict=True)
+    ]
+    print_table(rows, headings)
+    for report, row in zip(reports, rows, strict=True):
         if report["error"]:
-            click.echo(f"{report['source']}: {report['error']}", err=True)
+            said = str(report["error"]).replace(f"{report['source']}: ", "")
+            print_folded(f"{row['source']}: {said}", "  ", "", err=True)
+
+
+def print_failed(failed: Sequence[Mapping[str, Any]]) -> None:
+    """A line per document that failed, with its kind and reason."""
+    if failed:
+        click.echo("Documents that failed; the others are in:")
+    for row in failed:
+        print_folded(reason_line(row["external_id"], row["error"], row["error_kind"]), "    ", "  ")
 
 
 def _print(reports: list[dict[str, Any]], failed: list[dict[str, Any]]) -> None:
     print_reports(reports)
-    if failed:
-        print_table(failed, ["external_id", "error_kind", "error"], title="Documents that failed; the others are in")
+    print_failed(failed)

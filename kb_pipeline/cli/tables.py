@@ -1,13 +1,18 @@
 """`kb sql` and `kb export`: the data as tables, for analysts."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from kb_pipeline.cli.home import open_store
-from kb_pipeline.cli.output import print_json, print_table
+from kb_pipeline.cli.output import print_json, print_records, print_table
 from kb_pipeline.errors import UsageError
+
+_TABLE_COLUMNS = 8
+"""More than these are shown a row at a time."""
 
 
 @click.command("sql")
@@ -26,7 +31,7 @@ def sql_command(statement: str | None, as_json: bool, limit: int) -> None:
         if as_json:
             print_json({"columns": columns, "rows": records})
         else:
-            print_table(records, columns, empty="No rows.")
+            _print(records, columns)
             if len(rows) > len(shown):
                 click.echo(f"{len(rows) - len(shown)} more rows; --limit 0 shows all.")
         return
@@ -47,7 +52,14 @@ def _run_line(analytics: object, line: str, limit: int) -> None:
     except UsageError as error:
         click.echo(str(error), err=True)
         return
-    print_table([dict(zip(columns, row, strict=True)) for row in rows[: limit or None]], columns, empty="No rows.")
+    _print([dict(zip(columns, row, strict=True)) for row in rows[: limit or None]], columns)
+
+
+def _print(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    if len(columns) > _TABLE_COLUMNS:
+        print_records(rows, columns)
+    if not rows or len(columns) <= _TABLE_COLUMNS:
+        print_table(rows, columns, empty="No rows.")
 
 
 @click.command("export")
