@@ -50,7 +50,10 @@ def load(path: Path) -> FileConfig:
 
     Raises: UsageError: not YAML, or a key or value that is not understood, with file and line.
     """
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not UTF-8 text.") from None
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         return FileConfig.model_validate(yaml.safe_load(text) or {})

@@ -40,9 +40,17 @@ def examine(store: Store, open_embedder: Callable[[], Embedder]) -> Iterator[Fin
         return
     yield Finding(subject="catalog", state="ok", found=f"{len(bases)} knowledge bases, {len(sources)} sources")
     for source in sources:
-        yield from _source(store, source, bases[source.kb_id].tenant)
+        yield from _guarded(f"{source.kb_id}/{source.source_id}", _source(store, source, bases[source.kb_id].tenant))
     for tenant in sorted({base.tenant for base in bases.values()}):
-        yield from _indexes(store, tenant)
+        yield from _guarded(tenant, _indexes(store, tenant))
+
+
+def _guarded(subject: str, findings: Iterator[Finding]) -> Iterator[Finding]:
+    """The findings, or that looking itself failed."""
+    try:
+        yield from findings
+    except (KbError, OSError) as error:
+        yield Finding(subject=subject, state="broken", found=str(error), advice="Do as it says, then `kb sync --all`.")
 
 
 def _home(store: Store) -> Finding:

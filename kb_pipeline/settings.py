@@ -79,7 +79,7 @@ class Settings(BaseModel):
     batch_documents: int = Field(256, ge=1, description="Documents worked on and committed at once.")
 
     def __init__(self, **given: Any) -> None:
-        found = {name: os.environ[name.upper()] for name in type(self).model_fields if name.upper() in os.environ}
+        found = {name: os.environ[name.upper()] for name in type(self).model_fields if os.environ.get(name.upper())}
         super().__init__(**{**found, **given})
 
     @field_validator("kb_home")
@@ -110,7 +110,12 @@ def child_environment() -> dict[str, str]:
 
 def as_markdown() -> str:
     """The settings as a document: `docs/settings.md` is exactly this."""
-    lines = ["# Settings", "", "Made by `make docs` from `kb_pipeline/settings.py`. All come from the environment.", ""]
+    lines = [
+        "# Settings",
+        "",
+        "Made by `make docs` from `kb_pipeline/settings.py`. All come from the environment; empty means not set.",
+        "",
+    ]
     lines += ["| name | default | meaning |", "|---|---|---|"]
     for name, field in Settings.model_fields.items():
         default = "cores of the machine" if field.default_factory else field.default

@@ -34,6 +34,15 @@ def parse_schedule(text: str | None) -> tuple[int | None, str | None]:
     raise UsageError(f"--every {text!r} is neither an interval (15m, 1h, 1d) nor a cron expression ('0 6 * * *').")
 
 
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raises: UsageError: an option that no connector has, or a value that is not a list of texts."""
+    for name, value in options.items():
+        if name not in ("include", "exclude"):
+            raise UsageError(f"Source option {name!r} is unknown; there are include and exclude.")
+        if not isinstance(value, list | tuple) or not all(isinstance(glob, str) and glob for glob in value):
+            raise UsageError(f"Source option {name} takes a list of globs, not {value!r}.")
+
+
 def add_source(
     catalog: Catalog,
     registry: Registry,
@@ -50,6 +59,7 @@ def add_source(
     Raises: UsageError: unknown source type or input, or a bad schedule; NotVisible: no such knowledge base.
     """
     every_s, cron = parse_schedule(every)
+    check_options(options or {})
     connector = registry.pick(source_input, source_type)
     return catalog.add_source(
         catalog.knowledge_base(kb).kb_id,

@@ -14,7 +14,7 @@ from kb_pipeline.connectors.registry import Registry
 from kb_pipeline.errors import UnitFailure
 from kb_pipeline.records import Item
 from kb_pipeline.schemas import RAW_ITEMS
-from kb_pipeline.stages.intake import compare, document_listed, raw_output_hash, raw_row
+from kb_pipeline.stages.intake import clean_item, compare, document_listed, raw_output_hash, raw_row
 from kb_pipeline.storage.catalog_records import next_due
 from kb_pipeline.storage.ledger import Entry
 from kb_pipeline.storage.store import Store
@@ -65,7 +65,8 @@ def sync_listing(run: StageRun, connector: Connector) -> None:
 
 def _sync_batch(run: StageRun, connector: Connector, batch: list[Item], seen: set[str]) -> list[str]:
     source, store = run.source, run.store
-    keyed = [(ids.document_id(source.kb_id, source.connector, i.external_id, source.namespace), i) for i in batch]
+    items = [clean_item(item) for item in batch]
+    keyed = [(ids.document_id(source.kb_id, source.connector, i.external_id, source.namespace), i) for i in items]
     units = [unit for unit, _ in keyed]
     known, owners = store.ledger.known(run.stage, units), store.catalog.owners(units)
     intake = compare(keyed, source.source_id, known, owners, seen, run.recipe)

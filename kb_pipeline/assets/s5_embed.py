@@ -73,7 +73,7 @@ def index_source(run: StageRun, embedder: Embedder) -> None:
         run.record([Entry(unit=d, input_hash=given, output_hash=given, rows=size) for given, d, size in done])
         run.progress.advance(len(documents))
     index.maintain()
-    run.store.catalog.mark_ready(run.source, run.stage)
+    run.store.catalog.settle(run.source, run.stage)
 
 
 def _index_batch(run: StageRun, index: ChunkIndex, embedder: Embedder, documents: list[str], rows: pa.Table) -> None:

@@ -87,7 +87,9 @@ class StageRun:
         return len(strays) + len(lost)
 
     def heal_dataset(self, dataset: Dataset, upstream: str | None = None) -> int:
-        """`heal` for a Parquet dataset."""
+        """`heal` for a Parquet dataset, after damaged files were set aside."""
+        for aside in dataset.set_aside_damaged():
+            dg.get_dagster_logger().warning(f"{aside} is damaged and was set aside; its documents are made anew.")
         return self.heal(dataset.count_rows(), dataset.document_ids, dataset.delete, upstream)
 
     def batches(self, units: Iterable[T], total: int | None) -> Iterator[list[T]]:

@@ -161,7 +161,7 @@ def _walk(root: Path, folder: Path, prefix: str, chosen: _Globs, above: frozense
 def _item(root: Path, relative: str, found: os.stat_result) -> Item:
     return Item(
         external_id=_printable(relative),
-        version=f"{found.st_size}-{found.st_mtime_ns}",
+        version=f"{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}-{found.st_ino}",
         locator={"root": str(root), "path": relative},
     )
 
@@ -174,5 +174,5 @@ def _is_inside(path: Path, root: Path) -> bool:
 
 
 def _printable(name: str) -> str:
-    """A file name as text: bytes that are not UTF-8 are shown as they are, so that no two files become one."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    """A file name as text: each byte that is not UTF-8 is shown as a replacement character and its hex value."""
+    return "".join(f"\ufffd{ord(c) - 0xDC00:02x}" if "\udc80" <= c <= "\udcff" else c for c in name)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from kb_pipeline import ids
+from kb_pipeline.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,12 @@ class Caller:
     user_id: str | None = None
     client_id: str | None = None
     is_operator: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises: UsageError: a name that is no text, or none that any account could have."""
+        for name in (self.user_id, self.client_id):
+            if name is not None and not (isinstance(name, str) and name.isprintable()):
+                raise UsageError(f"A caller is named by printable text, not by {name!r}.")
 
     @property
     def hash(self) -> str:

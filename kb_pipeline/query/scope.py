@@ -42,7 +42,7 @@ def scope_of(visible: Sequence[VisibleBase], wanted: str | Sequence[str] | None)
 
     Raises: NotVisible: one is unknown or not the caller's; the two look the same.
     """
-    names = [wanted] if isinstance(wanted, str) else list(wanted or ())
+    names = [wanted] if isinstance(wanted, str) else [str(name) for name in wanted or ()]
     bases = list(visible) if not any(names) else [base for name in names if name for base in _named(visible, name)]
     tenants: dict[str, list[str]] = {}
     for base in {base.kb_id: base for base in bases}.values():

@@ -1,5 +1,6 @@
 """Open a home and search it: scope, channels, fusion, citations, event. Each step is a file beside this one."""
 
+import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +56,8 @@ class Query:
     ) -> None:
         self.settings = settings
         self._pool = ThreadPoolExecutor(8, "kb-query")
-        self._is_warm = False
+        self._is_warm = self._is_closed = False
+        self._process = os.getpid()
         self._writer = ThreadPoolExecutor(1, "kb-events")
         self._catalog = self._pool.submit(catalog)
         self._make_embedder = embedder
@@ -98,6 +100,7 @@ class Query:
 
     def close(self) -> None:
         """Wait for events still being written, and end the threads."""
+        self._is_closed = True
         self._writer.shutdown()
         self._pool.shutdown()
 
@@ -143,10 +146,14 @@ class Query:
         return result, event_of(result, caller, scope.kb_ids, top_k, self._settings_hash(channels), found)
 
     def _checked(self, query: str, top_k: int, modes: Sequence[Channel] | None) -> tuple[Channel, ...]:
-        if not query:
-            raise UsageError(f"The query {query!r} is empty: say what to look for.")
-        if not 1 <= top_k <= MAX_TOP_K:
-            raise UsageError(f"top_k is {top_k}; it must be from 1 to {MAX_TOP_K}.")
+        if os.getpid() != self._process:
+            raise UsageError("This Query was opened before a fork; open one in each process.")
+        if self._is_closed:
+            raise UsageError("This Query is closed; open another.")
+        if not isinstance(query, str) or not query:
+            raise UsageError(f"The query {query!r} is empty: say in text what to look for.")
+        if not isinstance(top_k, int) or not 1 <= top_k <= MAX_TOP_K:
+            raise UsageError(f"top_k is {top_k!r}; it must be a number from 1 to {MAX_TOP_K}.")
         if modes is None:
             return CHANNELS if self.settings.hybrid_search_enabled else ("dense",)
         if not modes or set(modes) - set(CHANNELS):

@@ -18,7 +18,8 @@ def tool_for(home: "Query", caller: Caller) -> SearchTool:
 
     def search_knowledge_base(query: str, kb_id: str = "", top_k: int = 5) -> str:
         """The best passages for a query as a JSON list, best first; `kb_id` narrows it to one knowledge base."""
-        result = home.search(query, caller=caller, kb_id=kb_id or None, top_k=top_k)
+        asked = int(top_k) if str(top_k).isdecimal() else top_k  # models pass numbers as text
+        result = home.search(query, caller=caller, kb_id=kb_id or None, top_k=asked)
         return json.dumps(
             [
                 {

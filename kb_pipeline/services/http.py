@@ -284,16 +284,16 @@ def _expanded(response: httpx.Response, encoding: str, name: str) -> Iterator[by
 
     Raises: Corrupt: damaged compression. Unsupported: a compression that was not asked for.
     """
-    name = encoding.strip().lower()
-    if name in ("", "identity"):
+    kind = encoding.strip().lower()
+    if kind in ("", "identity"):
         yield from response.iter_raw()
         return
-    if name not in ("gzip", "x-gzip", "deflate"):
-        raise Unsupported(f"the address {name} sends its answer compressed as {name!r}, unasked")
+    if kind not in ("gzip", "x-gzip", "deflate"):
+        raise Unsupported(f"the address {name} sends its answer compressed as {kind!r}, unasked")
     inflater: zlib._Decompress | None = None
     for part in response.iter_raw():
         if inflater is None:
-            is_bare = name == "deflate" and (part[0] & 0x0F) != 8
+            is_bare = kind == "deflate" and (part[0] & 0x0F) != 8
             inflater = zlib.decompressobj(-zlib.MAX_WBITS if is_bare else zlib.MAX_WBITS | 32)
         try:
             while part and not inflater.eof:

@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from kb_pipeline import ids
 from kb_pipeline.errors import RETRIED_KINDS
 from kb_pipeline.records import Item, RawItem, Source
+
+MAX_TITLE_CHARS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,23 @@ def _is_stale(row: Mapping[str, Any] | None, item: Item, recipe: str) -> bool:
     return row["status"] == "failed" and row["error_kind"] in RETRIED_KINDS
 
 
+def clean(value: Any) -> Any:
+    """A JSON-able value whose texts hold no NUL and no lone surrogate: stores and hashes could not take them."""
+    if isinstance(value, str):
+        return value.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, Mapping):
+        return {clean(key): clean(item) for key, item in value.items()}
+    return [clean(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def clean_item(item: Item) -> Item:
+    """The item with clean texts, its title cut at a length no title has."""
+    title = clean(item.title)[:MAX_TITLE_CHARS] if item.title else None
+    return replace(
+        item, external_id=clean(item.external_id), version=clean(item.version), url=clean(item.url), title=title
+    )
+
+
 def document_listed(document_id: str, source: Source, item: Item, run_id: str) -> dict[str, Any]:
     """The catalog's row of an item that is about to be fetched."""
     return {
@@ -88,7 +107,7 @@ def document_listed(document_id: str, source: Source, item: Item, run_id: str) -
 
 def raw_row(document_id: str, source: Source, item: Item, raw: RawItem, digest: str, now: datetime) -> dict[str, Any]:
     """The raw_items row of a fetched item, its bytes stored under `digest`."""
-    return {
+    row = {
         "kb_id": source.kb_id,
         "source_id": source.source_id,
         "document_id": document_id,
@@ -100,12 +119,13 @@ def raw_row(document_id: str, source: Source, item: Item, raw: RawItem, digest: 
         "media_type": raw.media_type,
         "url": raw.url or item.url,
         "file_name": raw.file_name,
-        "title": raw.title or item.title,
+        "title": (raw.title or item.title or "")[:MAX_TITLE_CHARS] or None,
         "author": raw.author,
         "published_at": raw.published_at,
-        "metadata": json.dumps(dict(raw.metadata), sort_keys=True, ensure_ascii=False, default=str),
+        "metadata": json.dumps(clean(raw.metadata), sort_keys=True, ensure_ascii=False, default=str),
         "fetched_at": now,
     }
+    return {name: clean(value) for name, value in row.items()}
 
 
 def raw_output_hash(row: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from kb_pipeline import ids
 from kb_pipeline.records import Chunk, Mark, NormalizedContent
+from kb_pipeline.stages.intake import MAX_TITLE_CHARS
 
 
 def document_row(raw: Mapping[str, Any], content: NormalizedContent) -> dict[str, Any]:
@@ -18,7 +19,7 @@ def document_row(raw: Mapping[str, Any], content: NormalizedContent) -> dict[str
         "source_id": raw["source_id"],
         "document_id": raw["document_id"],
         "external_id": raw["external_id"],
-        "title": content.title,
+        "title": content.title[:MAX_TITLE_CHARS],
         "text": content.text,
         "language": content.language,
         "url": content.url or raw["url"],

@@ -235,10 +235,10 @@ class Catalog:
         return found
 
     def save_documents(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Insert or update documents as a source lists them; `created_at` of a known one stays."""
+        """Insert documents as a source lists them; a known one keeps what later stages said of it, its title too."""
         now = _now()
         complete = [{"created_at": now, "updated_at": now, **row} for row in rows]
-        upsert(kb_documents, self.engine, complete, keep=frozenset({"created_at"}))
+        upsert(kb_documents, self.engine, complete, keep=frozenset({"created_at", "title", "url"}))
 
     def update_documents(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Set columns of known documents; every row has `document_id` and the same other columns."""
@@ -263,21 +263,22 @@ class Catalog:
         with self.engine.begin() as connection:
             return connection.execute(kb_documents.update().where(here).values(status="pending")).rowcount
 
-    def mark_ready(self, source: SourceRow, last_stage: str) -> int:
-        """Unfinished documents that the last stage has done are `ready`; returns how many."""
+    def settle(self, source: SourceRow, last_stage: str) -> None:
+        """Give each unfinished document the outcome the ledger has: `failed` with its reason, or `ready`."""
         table = kb_documents.c
-        done = sa.select(ledger.c.unit).where(
-            ledger.c.stage == last_stage, ledger.c.kb_id == source.kb_id, ledger.c.source_id == source.source_id,
-            ledger.c.status == "done",
-        )  # fmt: skip
-        here = sa.and_(
-            table.kb_id == source.kb_id, table.source_id == source.source_id, table.status.in_((*_WORKING, "pending"))
+        mine = sa.and_(ledger.c.kb_id == source.kb_id, ledger.c.source_id == source.source_id)
+        failures = sa.select(ledger.c.unit, ledger.c.error_kind, ledger.c.error).where(
+            mine, ledger.c.status == "failed"
         )
+        done = sa.select(ledger.c.unit).where(mine, ledger.c.stage == last_stage, ledger.c.status == "done")
+        here = sa.and_(table.kb_id == source.kb_id, table.source_id == source.source_id)
+        unfinished = sa.and_(here, table.status.in_((*_WORKING, "pending")))
         with self.engine.begin() as connection:
-            ready = kb_documents.update().where(here, table.document_id.in_(done))
-            return connection.execute(
-                ready.values(status="ready", error_kind=None, error=None, updated_at=_now())
-            ).rowcount
+            for unit, kind, error in connection.execute(failures).all():
+                failed = kb_documents.update().where(unfinished, table.document_id == unit)
+                connection.execute(failed.values(status="failed", error_kind=kind, error=error, updated_at=_now()))
+            ready = kb_documents.update().where(unfinished, table.document_id.in_(done))
+            connection.execute(ready.values(status="ready", error_kind=None, error=None, updated_at=_now()))
 
     def not_live(self, document_ids: Sequence[str]) -> set[str]:
         """Those of the documents that are archived or unknown."""

@@ -22,7 +22,11 @@ def open_engine(settings: Settings) -> sa.Engine:
     else:
         layout.home.mkdir(parents=True, exist_ok=True)
         url = f"sqlite:///{layout.catalog}"
-    engine = sa.create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
+    try:
+        engine = sa.create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
+    except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
+        advice = "it looks like postgresql://user:password@host/name, and needs the extra `postgres`"
+        raise SystemicError(f"KB_DATABASE_URL cannot be used ({type(error).__name__}): {advice}.") from None
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _sqlite_pragmas)
         event.listen(engine, "begin", _begin_immediate)

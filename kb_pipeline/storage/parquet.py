@@ -83,6 +83,18 @@ class Dataset:
         """Documents with rows here."""
         return list(self._load_places())
 
+    def set_aside_damaged(self) -> list[Path]:
+        """Rename part files that are no Parquet (a disk fault, a hand) so that their documents are made anew."""
+        aside = []
+        for part in self._parts():
+            try:
+                pq.read_metadata(part)
+            except (pa.ArrowInvalid, OSError):
+                aside.append(part.rename(part.with_suffix(".damaged")))
+        if aside:
+            self._places = None
+        return aside
+
     def count_rows(self) -> int:
         """Rows over all parts, from the footers."""
         return sum(int(pq.read_metadata(part).num_rows) for part in self._parts())
@@ -91,7 +103,11 @@ class Dataset:
         """Read keys and footers of every part as they are on disk now."""
         rows, foreign, keys = 0, [], []
         for part in self._parts():
-            file = pq.ParquetFile(part)
+            try:
+                file = pq.ParquetFile(part)
+            except (pa.ArrowInvalid, OSError):
+                foreign.append(part.name)
+                continue
             rows += file.metadata.num_rows
             if not file.schema_arrow.equals(self.table.schema):
                 foreign.append(part.name)

@@ -39,7 +39,7 @@ def _points():
             yield pytest.param(point, call, when, marks=marks)
 
 
-@pytest.mark.parametrize(("point", "call", "when"), _points())
+@pytest.mark.parametrize(("point", "call", "when"), list(_points()))
 def test_a_sync_killed_anywhere_is_finished_by_the_next_one(settings, folder, tmp_path, point, call, when):
     from kb_pipeline.automation.run import open_syncer
 

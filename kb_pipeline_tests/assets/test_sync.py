@@ -305,3 +305,78 @@ def test_a_row_nobody_accounts_for_goes(home, folder):
     home.sync(source)
     assert [text for _, text in home.indexed().values()] == ["The anchor weighs forty kilograms."]
     assert home.rows(source) == {"raw_items": 1, "documents": 1, "chunks": 1}
+
+
+def test_a_touched_failed_file_stays_failed_with_its_reason(home, folder):
+    (folder / "bad.pdf").write_bytes(b"%PDF-1.4 garbage")
+    source = home.add(folder)
+    home.sync(source)
+    before = home.documents()["bad.pdf"]
+    (folder / "bad.pdf").touch()
+    home.sync(source)
+    after = home.documents()["bad.pdf"]
+    assert (after["status"], after["error_kind"], after["error"]) == ("failed", before["error_kind"], before["error"])
+
+
+def test_a_touched_file_keeps_the_title_it_has(home, folder):
+    (folder / "a.html").write_text("<title>Nice title</title><p>" + "Some words about the quay. " * 20)
+    source = home.add(folder)
+    home.sync(source)
+    (folder / "a.html").touch()
+    home.sync(source)
+    assert home.documents()["a.html"]["title"] == "Nice title"
+
+
+def test_two_files_that_swap_names_swap_texts_also_with_equal_size_and_time(home, folder):
+    import os
+
+    for name, text in (("p.txt", "aaaa alpaca"), ("q.txt", "bbbb baboon")):
+        (folder / name).write_text(text)
+        os.utime(folder / name, (1_500_000_000, 1_500_000_000))
+    source = home.add(folder)
+    home.sync(source)
+    (folder / "p.txt").rename(folder / "x")
+    (folder / "q.txt").rename(folder / "p.txt")
+    (folder / "x").rename(folder / "q.txt")
+    assert home.sync(source).changed == 2
+    ids = {row["document_id"]: name for name, row in home.documents().items()}
+    assert {ids[document]: text for document, text in home.indexed().values()} == {
+        "p.txt": "bbbb baboon",
+        "q.txt": "aaaa alpaca",
+    }
+
+
+def test_a_record_with_a_lone_surrogate_anywhere_is_cleaned_and_harms_no_other(home, folder):
+    lines = [
+        '{"id": "ok", "text": "A fine record about tar."}',
+        '{"id": "s\\ud800", "text": "Surrogate in the id."}',
+        '{"id": "t", "title": "T\\ud800", "url": "https://a.example/\\ud800", "text": "In the title."}',
+        '{"id": "m", "text": "In the metadata.", "metadata": {"a\\ud800": ["\\ud800"]}}',
+    ]
+    (folder / "r.jsonl").write_text("\n".join(lines))
+    report = home.sync(home.add(folder / "r.jsonl", "records"))
+    assert (report.status, report.new, report.failed, len(home.indexed())) == ("ok", 4, 0, 4)
+    assert all("\ud800" not in row["title"] for row in home.documents().values())
+
+
+def test_a_title_of_any_length_is_cut(home, folder):
+    (folder / "r.jsonl").write_text(json.dumps({"id": "1", "title": "T" * 100_000, "text": "A short text."}))
+    home.sync(home.add(folder / "r.jsonl", "records"))
+    assert len(home.documents()["1"]["title"]) == 500
+
+
+def test_a_damaged_part_file_is_set_aside_and_its_documents_are_made_anew(home, folder):
+    from kb_pipeline.doctor import examine
+
+    write(folder, rope="Coil a wet rope loosely.")
+    source = home.add(folder)
+    home.sync(source)
+    (part,) = (home.store.layout.root / "parquet" / "documents").rglob("part-*.parquet")
+    part.write_bytes(part.read_bytes()[:100])
+    from kb_pipeline.testing.embedder import HashingEmbedder
+
+    broken = [finding for finding in examine(home.store, lambda: HashingEmbedder("t", 8)) if finding.state == "broken"]
+    assert [finding.subject.split()[0] for finding in broken] == ["documents"]
+    assert home.sync(source).status == "ok"
+    assert home.rows(source) == {"raw_items": 1, "documents": 1, "chunks": 1}
+    assert all(finding.state == "ok" for finding in examine(home.store, lambda: HashingEmbedder("t", 8)))
