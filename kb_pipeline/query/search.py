@@ -19,7 +19,7 @@ from kb_pipeline.query.fusion import K, Ranked, fuse, merge_equal
 from kb_pipeline.query.result import SearchResult
 from kb_pipeline.query.scope import Scope, VisibleBase, scope_of
 from kb_pipeline.query.tool import SearchTool, tool_for
-from kb_pipeline.query.trust import split_by_trust, unspoken
+from kb_pipeline.query.trust import language_note, split_by_trust, unspoken, unspoken_languages
 from kb_pipeline.stages.language import detect_language
 from kb_pipeline.stages.terms import query_terms
 from kb_pipeline.storage.lance_engine import engine
@@ -140,7 +140,10 @@ class Query:
             hits=hits,
             sources=sources_of(hits, scope.names),
             timings={name: round(ms, 3) for name, ms in found.timings.items()},
-            notes=tuple(self._notes(query, text, scope, channels, found)),
+            notes=(
+                *self._notes(query, text, scope, channels, found),
+                *self._language_note(text, language, found, ranked),
+            ),
             explanation=_explanation(language, terms, found, ranked) if explain else None,
         )
         return result, event_of(result, caller, scope.kb_ids, top_k, self._settings_hash(channels), found)
@@ -198,6 +201,8 @@ class Query:
 
     def _notes(self, query: str, text: str, scope: Scope, channels: Sequence[Channel], found: Found) -> Sequence[str]:
         notes = [f"The {name} channel was skipped: {error}" for name, error in found.failed.items()]
+        if not scope.tenants:
+            notes.append("No knowledge base is visible to this caller.")
         if not text:
             notes.append(f"The query {query!r} holds nothing that can be searched.")
         how = "only by their words" if "sparse" in channels else "not at all"
@@ -208,6 +213,15 @@ class Query:
                 f"configured: they were searched {how}. `kb sync` re-embeds them."
             )
         return notes
+
+    def _language_note(self, text: str, language: str, found: Found, ranked: Sequence[Ranked]) -> list[str]:
+        """Nothing, or one sentence, where the model does not speak what was asked or found."""
+        if not any(found.channels.values()) or "dense" not in found.channels:
+            return []
+        sparse, shown = found.channels.get("sparse", ()), [each.candidate for each in ranked]
+        languages = unspoken_languages(text, language, sparse, shown, self._embedder.result().languages)
+        has_words = "sparse" in found.channels
+        return [language_note(self.settings.embedding_model, languages, has_words)] if languages else []
 
     def _settings_hash(self, channels: Sequence[Channel]) -> str:
         model = self.settings.embedding_model

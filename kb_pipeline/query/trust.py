@@ -34,6 +34,40 @@ def unspoken(candidates: Sequence[Candidate], spoken: frozenset[str] | None) -> 
     }
 
 
+def unspoken_languages(
+    query: str, language: str, sparse: Sequence[Candidate], shown: Sequence[Candidate], spoken: frozenset[str] | None
+) -> list[str]:
+    """Languages the model does not speak and that decided this answer, sorted; "" for an unknown one.
+
+    The query's own, and those of the passages shown if the first one is in such a language: a single passage further
+    down, in a language that was perhaps mistaken, is no news.
+    """
+    if spoken is None:
+        return []
+    is_spoken = _speaks(query, language, (each.language for each in sparse[:_WITNESSES]), spoken)
+    foreign = [each.language for each in shown if each.language and each.language not in spoken]
+    decided = foreign if not is_spoken or (shown and shown[0].language in foreign) else []
+    return sorted({*decided, *([] if is_spoken else [language])} - ({""} if decided else set()))
+
+
+def language_note(model: str, languages: Sequence[str], has_words: bool) -> str:
+    """What the caller is told about them; `has_words` says whether the sparse channel stood in."""
+    names = " or ".join(map(_name, languages))
+    how = "searched by their words only" if has_words else "ranked by a model that does not understand them"
+    return f"{model} does not speak {names}: passages in it were {how}; EMBEDDING_MODEL takes a multilingual model."
+
+
+def _name(language: str) -> str:
+    from babel import Locale, UnknownLocaleError
+
+    if not language:
+        return "the language of this query"
+    try:
+        return Locale.parse(language).english_name or language
+    except (ValueError, UnknownLocaleError):
+        return language
+
+
 def _speaks(query: str, language: str, witnesses: Iterable[str], spoken: frozenset[str]) -> bool:
     """False if the query is in another language.
 

@@ -194,6 +194,50 @@ def test_passages_of_another_model_are_searched_by_words_and_said_so(home: Home)
         assert {hit.document_title for hit in query.search("splices", modes=("dense",)).hits} == {"new"}
 
 
+GERMAN = {
+    "schlau": "Die Schläuche der Feuerwehr werden nach jedem Einsatz gewaschen und im Turm zum Trocknen aufgehängt.",
+    "leiter": "Die Leiter wird jedes Jahr geprüft, und die Prüfung wird mit Datum in das Buch der Wache eingetragen.",
+}
+
+
+@pytest.mark.parametrize(
+    ("question", "spoken", "noted"),
+    [
+        ("wann werden die Schläuche der Feuerwehr gewaschen", {"en"}, True),
+        ("how often are the hoses of the fire brigade washed", {"en"}, True),
+        ("wann werden die Schläuche der Feuerwehr gewaschen", {"en", "de"}, False),
+        ("wann werden die Schläuche der Feuerwehr gewaschen", None, False),
+    ],
+)
+def test_a_language_the_model_does_not_speak_is_said(
+    home: Home, question: str, spoken: set[str] | None, noted: bool
+) -> None:
+    home.put(home.knowledge_base("wache"), GERMAN)
+    home.embedder.languages = None if spoken is None else frozenset(spoken)
+    with home.open() as query:
+        notes = query.search(question).notes
+        assert len(notes) == noted
+        assert all(
+            "fake:test:32 does not speak German: passages in it were searched by their words" in n for n in notes
+        )
+        assert query.search(question, modes=("sparse",)).notes == ()
+        assert ["ranked by a model" in n for n in query.search(question, modes=("dense",)).notes] == [True] * noted
+
+
+def test_an_english_answer_is_not_bothered_with_other_languages(home: Home) -> None:
+    home.put(home.knowledge_base("facts"), {**FACTS, **GERMAN})
+    home.embedder.languages = frozenset({"en"})
+    with home.open() as query:
+        assert query.search("overtime rate for lamp trimmers", top_k=5).notes == ()
+
+
+def test_a_caller_who_sees_nothing_is_told_so(home: Home) -> None:
+    home.put(home.knowledge_base("mine", "user", owner="u1"), FACTS)
+    with home.open() as query:
+        result = query.search("tide", caller=U9)
+        assert (result.hits, result.notes) == ((), ("No knowledge base is visible to this caller.",))
+
+
 def test_a_failing_channel_is_skipped_and_noted(home: Home, settings: Settings) -> None:
     home.put(home.knowledge_base("facts"), FACTS)
 
