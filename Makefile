@@ -12,7 +12,7 @@ help: ## List the targets
 setup: ## Make .venv with everything in it
 	@deploy/setup.sh
 
-demo: setup ## Build a knowledge base and answer three questions; SOURCE=<url or folder> takes your own
+demo: setup ## Build a knowledge base and answer four questions from it; SOURCE=<url or folder> takes your own
 	@$(BIN)/kb demo $(if $(SOURCE),--source "$(SOURCE)")
 
 test: setup ## Run the tests
@@ -34,7 +34,8 @@ bench: setup ## Measure speed and quality; DATA=<folder with retrieval sets> add
 dev: setup ## Open the Dagster UI on this home
 	@$(BIN)/kb init > /dev/null
 	@echo "Dagster UI: http://127.0.0.1:$${PORT:-3000}"
-	@DAGSTER_HOME="$(KB_HOME)/dagster" $(BIN)/dagster dev -w workspace.yaml -p $${PORT:-3000}
+	@DAGSTER_HOME="$(KB_HOME)/dagster" PYTHONWARNINGS='ignore:Function `dev_command` is superseded' \
+		$(BIN)/dagster dev -w workspace.yaml -p $${PORT:-3000}
 
 docs: setup ## Write docs/tables.md and docs/settings.md from the code
 	@$(BIN)/python -c "from kb_pipeline import schemas; print(schemas.as_markdown(), end='')" > docs/tables.md

@@ -1,9 +1,10 @@
 """`kb demo`: a knowledge base from a feed, a page and files of this machine; questions answered with sources."""
 
 import os
+import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from email.message import Message
 from functools import partial
@@ -18,6 +19,8 @@ from kb_pipeline.cli.home import open_registry, open_store
 from kb_pipeline.cli.output import excerpt, printable
 
 if TYPE_CHECKING:
+    from kb_pipeline.connectors.registry import Registry
+    from kb_pipeline.storage.catalog_records import SourceRow
     from kb_pipeline.storage.store import Store
 
 SITE = "notes.kb.example"
@@ -34,6 +37,8 @@ PACKAGES = (
     "pydantic", "pypdfium2", "rich", "tenacity", "tokenizers", "trafilatura",
 )  # fmt: skip
 """Installed packages whose README comes along in their metadata."""
+_SUFFIX = re.compile(r"\.[A-Za-z]\w{0,4}$")
+"""End of a title that is a file's name: no part of a question."""
 QUESTIONS = (
     "Why did a page that was taken down still answer questions?",
     "What does it mean when a document is archived?",
@@ -47,7 +52,7 @@ QUESTIONS = (
 def demo_command(source: str | None) -> None:
     """Build a knowledge base and answer questions from it, with numbered sources."""
     if source:
-        _run("demo-own", [source], ())
+        _run("demo-own", {source: ""}, ())
         return
     site = Path(__file__).parents[2] / "examples" / "site"
     if not site.is_dir():
@@ -57,7 +62,10 @@ def demo_command(source: str | None) -> None:
         store = open_store()
         files = store.layout.home / "demo-files"
         write_documentation(files)
-        _run("demo", [f"https://{SITE}/feed.xml", f"https://{SITE}/handbook.html", str(files)], QUESTIONS)
+        pages = {f"https://{SITE}/feed.xml": "example feed", f"https://{SITE}/handbook.html": "example page"}
+        named = {address: f"{name} (served only while kb demo runs)" for address, name in pages.items()}
+        _run("demo", {**named, str(files): "documentation of Python and of installed packages"}, QUESTIONS)
+    click.echo("The feed and the page are served only while `kb demo` runs: run it again to sync them.")
 
 
 @contextmanager
@@ -92,20 +100,22 @@ def write_documentation(folder: Path) -> None:
             target.write_text(text, encoding="utf-8")
 
 
-def _run(name: str, inputs: list[str], questions: tuple[str, ...]) -> None:
+def _run(name: str, inputs: Mapping[str, str], questions: tuple[str, ...]) -> None:
+    """Sync the inputs, given with their names, into a knowledge base of their own, and answer the questions."""
     from kb_pipeline.automation.run import open_syncer
-    from kb_pipeline.cli.sync import BarProgress, print_reports
-    from kb_pipeline.sources import add_source
+    from kb_pipeline.cli.sync import BarProgress, failed_documents, print_failed, print_reports
 
     store = open_store()
     bases = {base.name: base for base in store.catalog.knowledge_bases()}
     base = bases.get(name) or store.catalog.create_knowledge_base(name, description="Made by `kb demo`.")
     with open_registry(store.settings) as registry:
-        sources = [add_source(store.catalog, registry, base.kb_id, each) for each in inputs]
-    click.echo(f"Building knowledge base {base.kb_id!r} from {len(sources)} sources in {store.layout.home} …")
+        sources = [_add(store, registry, base.kb_id, *each) for each in inputs.items()]
+    count = "1 source" if len(sources) == 1 else f"{len(sources)} sources"
+    click.echo(f"Building knowledge base {base.kb_id!r} from {count} in {store.layout.home} …")
     with BarProgress() as progress, open_syncer(store, progress) as syncer:
         reports = [syncer.sync(source).as_json() for source in sources]
     print_reports(reports)
+    print_failed(failed_documents(store.catalog, sources))
     _answer(store, base.kb_id, questions or _titles(store, base.kb_id))
     command = ".venv/bin/kb" if Path(sys.argv[0]).parent.parts[-2:] == (".venv", "bin") else "kb"
     click.echo("Try next:")
@@ -120,9 +130,17 @@ def _run(name: str, inputs: list[str], questions: tuple[str, ...]) -> None:
         raise SystemExit(1)
 
 
+def _add(store: "Store", registry: "Registry", kb_id: str, source_input: str, name: str) -> "SourceRow":
+    """The input as a source; its id is made from the input, so the name, which is a sentence, comes after."""
+    from kb_pipeline.sources import add_source
+
+    source = add_source(store.catalog, registry, kb_id, source_input)
+    return add_source(store.catalog, registry, kb_id, source_input, name=name) if name else source
+
+
 def _titles(store: "Store", kb_id: str) -> tuple[str, ...]:
     ready = store.catalog.documents(kb_id, status="ready")
-    return tuple(dict.fromkeys(row["title"] for row in ready))[:3]
+    return tuple(dict.fromkeys(_SUFFIX.sub("", row["title"]) for row in ready))[:3]
 
 
 def _answer(store: "Store", kb_id: str, questions: tuple[str, ...]) -> None:
