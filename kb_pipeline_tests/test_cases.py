@@ -49,7 +49,7 @@ def test_every_wrong_expectation_is_named_and_what_is_only_desirable_does_not_fa
         {"requests": {"canary_hits": 0}},
         {"limits": {"seconds": 0}},
         {"one_of": [{"documents": {"kb": "q", "live": 1}}, {"title": {"document": "a.md", "equals": "Other"}}]},
-        {"clear_error": {"at": "first use", "mentions": ["x"]}},
+        {"clear_error": {"at": "first use", "mentions": ["xylophone"]}},
     ]
     unknown_values = [
         {"document_state": {"document": "a.md", "is": "drowsy"}},
