@@ -38,7 +38,8 @@ dev: setup ## Open the Dagster UI on this home
 		$(BIN)/dagster dev -w workspace.yaml -p $${PORT:-3000}
 
 docs: setup ## Write docs/tables.md and docs/settings.md from the code
-	@$(BIN)/python -c "from kb_pipeline import schemas; print(schemas.as_markdown(), end='')" > docs/tables.md
+	@$(BIN)/python -c "from kb_pipeline import schemas; print(schemas.as_markdown())" > docs/tables.md
+	@$(BIN)/python -c "from kb_pipeline.storage import tables; print(tables.as_markdown(), end='')" >> docs/tables.md
 	@$(BIN)/python -c "from kb_pipeline import settings; print(settings.as_markdown(), end='')" > docs/settings.md
 
 lock: setup ## Resolve pyproject.toml anew into requirements.lock

@@ -20,7 +20,7 @@ fi
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" ||
     { echo "python3 -m venv failed; on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 if [ "$("$venv/bin/uv" --version 2>/dev/null | cut -d' ' -f2)" != "$uv_version" ]; then
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "uv==$uv_version"
+    "$venv/bin/python" -m pip install -qq --disable-pip-version-check "uv==$uv_version"
 fi
 uv() { "$venv/bin/uv" pip "$@" --python "$venv/bin/python"; }
 

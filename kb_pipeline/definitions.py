@@ -22,5 +22,4 @@ def defs() -> dg.Definitions:
         sensors=[source_sync],
         resources=resources(),
         executor=dg.in_process_executor,
-        loggers={"console": dg.colored_console_logger.configured({"log_level": "INFO"})},
     )

@@ -113,6 +113,7 @@ CHUNKS = Table(
 
 def chunk_index(dims: int) -> Table:
     """The LanceDB table of one space in one tenant's database; vectors of `dims` float32, unit length."""
+    about = "What is searched. It lives in LanceDB, a table for each tenant and model, and is no table of `kb sql`."
     columns = [column for column in CHUNKS.schema if column.name != "published_at"]
     columns.append(
         _column("terms", pa.large_string(), "search terms of header and text, space-separated", required=True)
@@ -120,7 +121,7 @@ def chunk_index(dims: int) -> Table:
     columns.append(
         _column("vector", pa.list_(pa.float32(), dims), "unit vector in the space of the table", required=True)
     )
-    return Table("chunk_index", "What is searched.", pa.schema(columns), ("chunk_id",))
+    return Table("chunk_index", about, pa.schema(columns), ("chunk_id",))
 
 
 PARQUET_TABLES: tuple[Table, ...] = (RAW_ITEMS, DOCUMENTS, CHUNKS)

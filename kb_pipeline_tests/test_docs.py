@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kb_pipeline import schemas, settings
+from kb_pipeline.storage import tables
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*.md")])
@@ -52,17 +53,19 @@ def test_the_readme_and_the_guides_work_as_they_are_typed(clone):
     setup = "export KB_HOME=$PWD/kb_home PATH=$PWD/.venv/bin:$PATH\n"
     for block in blocks("docs/analyse.md", "bash"):
         run(setup + block, clone)
-    for code in blocks("README.md", "python"):
+    for code in [*blocks("README.md", "python"), *blocks("docs/query.md", "python")]:
         script = clone / "agent.py"
         script.write_text(code)
-        shown = run(f"PYTHONPATH={ROOT} {sys.executable} agent.py", clone, KB_HOME=str(clone / "kb_home"))
+        assert run(f"PYTHONPATH={ROOT} {sys.executable} agent.py", clone), f"prints nothing:\n{code}"
     (clone / "kb.yaml").write_text(next(iter(blocks("docs/own.md", "yaml"))))
     (clone / "manuals").mkdir()
     assert "source https://example.org/feed.xml" in run(setup + "kb apply kb.yaml --dry-run", clone)
 
 
 def test_the_tables_and_settings_pages_are_what_the_code_says():
-    assert (ROOT / "docs/tables.md").read_text() == schemas.as_markdown(), "run `make docs`"
+    written = f"{schemas.as_markdown()}\n{tables.as_markdown()}"
+    assert (ROOT / "docs/tables.md").read_text() == written, "run `make docs`"
+    assert all(column.doc for table in tables.metadata.tables.values() for column in table.columns)
     assert (ROOT / "docs/settings.md").read_text() == settings.as_markdown(), "run `make docs`"
 
 

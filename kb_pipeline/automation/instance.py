@@ -16,6 +16,7 @@ _CONFIG = """\
 # Written by `kb init`. deploy/dagster.postgres.yaml shows the same for Postgres.
 telemetry: {{enabled: false}}
 nux: {{enabled: false}}
+python_logs: {{python_log_level: INFO}}
 concurrency:
   runs: {{max_concurrent_runs: {jobs}}}
   pools: {{granularity: op, default_limit: 2}}

@@ -1,4 +1,4 @@
-"""The catalog's tables. A change here needs a migration beside it, in storage/migrations/versions."""
+"""The catalog's tables and columns. A change here needs a migration beside it, in storage/migrations/versions."""
 
 from datetime import UTC, datetime
 
@@ -29,95 +29,139 @@ _TIME = UtcTime()
 knowledge_bases = sa.Table(
     "knowledge_bases",
     metadata,
-    sa.Column("kb_id", sa.String(40), primary_key=True),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("description", sa.Text, nullable=False, default=""),
-    sa.Column("scope", sa.String(8), nullable=False),
-    sa.Column("tenant", sa.String(80), nullable=False, index=True),
-    sa.Column("owner", sa.Text, nullable=False, default=""),
-    sa.Column("client_id", sa.Text, nullable=False, default=""),
-    sa.Column("agency_id", sa.Text, nullable=False, default=""),
-    sa.Column("created_at", _TIME, nullable=False),
+    sa.Column("kb_id", sa.String(40), primary_key=True, doc="id, made from the name"),
+    sa.Column("name", sa.Text, nullable=False, doc="name as people know it"),
+    sa.Column("description", sa.Text, nullable=False, default="", doc="what it is for"),
+    sa.Column("scope", sa.String(8), nullable=False, doc="user, account or public"),
+    sa.Column(
+        "tenant",
+        sa.String(80),
+        nullable=False,
+        index=True,
+        doc="whose search database holds it; follows from scope, owner and client",
+    ),
+    sa.Column("owner", sa.Text, nullable=False, default="", doc="user it belongs to; scope user"),
+    sa.Column("client_id", sa.Text, nullable=False, default="", doc="account it belongs to; scope account"),
+    sa.Column("agency_id", sa.Text, nullable=False, default="", doc="agency of the account, for the record"),
+    sa.Column("created_at", _TIME, nullable=False, doc="when it was made"),
+    info={"about": "Knowledge bases, and who may see them."},
 )
 
 kb_sources = sa.Table(
     "kb_sources",
     metadata,
-    sa.Column("source_id", sa.String(40), primary_key=True),
-    sa.Column("kb_id", sa.ForeignKey("knowledge_bases.kb_id"), nullable=False, index=True),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("connector", sa.String(32), nullable=False),
-    sa.Column("input", sa.Text, nullable=False),
-    sa.Column("options", sa.JSON, nullable=False, default=dict),
-    sa.Column("namespace", sa.String(16), nullable=False, default=""),
-    sa.Column("every_s", sa.Integer),
-    sa.Column("cron", sa.Text),
-    sa.Column("state", sa.JSON, nullable=False, default=dict),
-    sa.Column("syncs", sa.Integer, nullable=False, default=0),
-    sa.Column("due_at", _TIME, index=True),
-    sa.Column("listed_at", _TIME),
-    sa.Column("status", sa.String(16), nullable=False, default="pending"),
-    sa.Column("error_kind", sa.String(16)),
-    sa.Column("error", sa.Text),
-    sa.Column("created_at", _TIME, nullable=False),
+    sa.Column("source_id", sa.String(40), primary_key=True, doc="id, made from name or input"),
+    sa.Column("kb_id", sa.ForeignKey("knowledge_bases.kb_id"), nullable=False, index=True, doc="knowledge base"),
+    sa.Column("name", sa.Text, nullable=False, doc="name; the input where none was given"),
+    sa.Column("connector", sa.String(32), nullable=False, doc="rss, url, document or records"),
+    sa.Column("input", sa.Text, nullable=False, doc="address, file or folder"),
+    sa.Column("options", sa.JSON, nullable=False, default=dict, doc="JSON: globs to include and exclude"),
+    sa.Column(
+        "namespace",
+        sa.String(16),
+        nullable=False,
+        default="",
+        doc="keeps equal external ids of two sources of a connector apart; empty where they mean the same document",
+    ),
+    sa.Column("every_s", sa.Integer, doc="seconds between syncs"),
+    sa.Column("cron", sa.Text, doc="cron expression, instead of every_s"),
+    sa.Column(
+        "state", sa.JSON, nullable=False, default=dict, doc="JSON the connector keeps between listings, such as ETags"
+    ),
+    sa.Column("syncs", sa.Integer, nullable=False, default=0, doc="syncs the sensor has asked for"),
+    sa.Column("due_at", _TIME, index=True, doc="when it is due next"),
+    sa.Column("listed_at", _TIME, doc="when it was last listed with success"),
+    sa.Column(
+        "status", sa.String(16), nullable=False, default="pending", doc="pending, ready or failed: the last listing"
+    ),
+    sa.Column("error_kind", sa.String(16), doc="kind of its failure"),
+    sa.Column("error", sa.Text, doc="why the last listing failed"),
+    sa.Column("created_at", _TIME, nullable=False, doc="when it was added"),
+    info={"about": "Where knowledge bases get their documents, when, and how the last listing went."},
 )
 
 kb_documents = sa.Table(
     "kb_documents",
     metadata,
-    sa.Column("document_id", sa.String(25), primary_key=True),
-    sa.Column("kb_id", sa.String(40), nullable=False),
-    sa.Column("source_id", sa.String(40), nullable=False),
-    sa.Column("external_id", sa.Text, nullable=False),
-    sa.Column("title", sa.Text, nullable=False, default=""),
-    sa.Column("url", sa.Text),
-    sa.Column("author", sa.Text),
-    sa.Column("published_at", _TIME),
-    sa.Column("is_partial", sa.Boolean, nullable=False, default=False),
-    sa.Column("warnings", sa.JSON, nullable=False, default=list),
-    sa.Column("status", sa.String(12), nullable=False),
-    sa.Column("error_kind", sa.String(16)),
-    sa.Column("error", sa.Text),
-    sa.Column("chunks", sa.Integer, nullable=False, default=0),
-    sa.Column("content_hash", sa.String(64)),
-    sa.Column("cost_usd", sa.Float, nullable=False, default=0.0),
-    sa.Column("run_id", sa.String(64)),
-    sa.Column("created_at", _TIME, nullable=False),
-    sa.Column("updated_at", _TIME, nullable=False),
+    sa.Column("document_id", sa.String(25), primary_key=True, doc="stable id of the document"),
+    sa.Column("kb_id", sa.String(40), nullable=False, doc="knowledge base"),
+    sa.Column("source_id", sa.String(40), nullable=False, doc="source the document came from"),
+    sa.Column("external_id", sa.Text, nullable=False, doc="the connector's own stable key"),
+    sa.Column("title", sa.Text, nullable=False, default="", doc="title"),
+    sa.Column("url", sa.Text, doc="where a reader finds it"),
+    sa.Column("author", sa.Text, doc="author"),
+    sa.Column("published_at", _TIME, doc="publication time"),
+    sa.Column("is_partial", sa.Boolean, nullable=False, default=False, doc="only a preview, an excerpt or some pages"),
+    sa.Column("warnings", sa.JSON, nullable=False, default=list, doc="JSON list: what could not be read"),
+    sa.Column(
+        "status", sa.String(12), nullable=False, doc="pending to ready, failed or archived; docs/own.md has them"
+    ),
+    sa.Column("error_kind", sa.String(16), doc="kind of the failure"),
+    sa.Column("error", sa.Text, doc="why it failed"),
+    sa.Column("chunks", sa.Integer, nullable=False, default=0, doc="passages in the index"),
+    sa.Column("content_hash", sa.String(64), doc="hash of what retrieval can see"),
+    sa.Column("cost_usd", sa.Float, nullable=False, default=0.0, doc="what embedding it cost; 0 for local models"),
+    sa.Column("run_id", sa.String(64), doc="Dagster run that touched it last"),
+    sa.Column("created_at", _TIME, nullable=False, doc="when it was first listed"),
+    sa.Column("updated_at", _TIME, nullable=False, doc="when this row last changed"),
     sa.Index("ix_documents_source", "kb_id", "source_id", "status"),
+    info={"about": "Every document ever listed, with what became of it."},
 )
 
 ledger = sa.Table(
     "ledger",
     metadata,
-    sa.Column("stage", sa.String(24), primary_key=True),
-    sa.Column("unit", sa.String(25), primary_key=True),
-    sa.Column("kb_id", sa.String(40), nullable=False),
-    sa.Column("source_id", sa.String(40), nullable=False),
-    sa.Column("status", sa.String(8), nullable=False),
-    sa.Column("input_hash", sa.Text, nullable=False),
-    sa.Column("recipe", sa.String(64), nullable=False),
-    sa.Column("output_hash", sa.String(64), nullable=False, default=""),
-    sa.Column("rows", sa.Integer, nullable=False, default=0),
-    sa.Column("attempts", sa.Integer, nullable=False, default=0),
-    sa.Column("error_kind", sa.String(16)),
-    sa.Column("error", sa.Text),
-    sa.Column("tokens", sa.Integer, nullable=False, default=0),
-    sa.Column("cost_usd", sa.Float, nullable=False, default=0.0),
-    sa.Column("run_id", sa.String(64)),
-    sa.Column("updated_at", _TIME, nullable=False),
+    sa.Column("stage", sa.String(24), primary_key=True, doc="raw_items, documents, chunks or chunk_index"),
+    sa.Column("unit", sa.String(25), primary_key=True, doc="document_id"),
+    sa.Column("kb_id", sa.String(40), nullable=False, doc="knowledge base"),
+    sa.Column("source_id", sa.String(40), nullable=False, doc="source the document came from"),
+    sa.Column("status", sa.String(8), nullable=False, doc="done or failed"),
+    sa.Column("input_hash", sa.Text, nullable=False, doc="what it was made from"),
+    sa.Column("recipe", sa.String(64), nullable=False, doc="hash of code version and settings that made it"),
+    sa.Column("output_hash", sa.String(64), nullable=False, default="", doc="hash of what came out"),
+    sa.Column("rows", sa.Integer, nullable=False, default=0, doc="rows written"),
+    sa.Column("attempts", sa.Integer, nullable=False, default=0, doc="how often it was tried; 1 once it is done"),
+    sa.Column("error_kind", sa.String(16), doc="kind of the failure"),
+    sa.Column("error", sa.Text, doc="why it failed"),
+    sa.Column("tokens", sa.Integer, nullable=False, default=0, doc="tokens sent to a paid model; 0 for local ones"),
+    sa.Column("cost_usd", sa.Float, nullable=False, default=0.0, doc="what that cost; 0 for local models"),
+    sa.Column("run_id", sa.String(64), doc="Dagster run that did it"),
+    sa.Column("updated_at", _TIME, nullable=False, doc="when"),
     sa.Index("ix_ledger_partition", "kb_id", "source_id", "stage"),
+    info={
+        "about": "What each stage did for each document, and from what: this is why unchanged documents cost nothing."
+    },
 )
 
 retrieval_events = sa.Table(
     "retrieval_events",
     metadata,
-    sa.Column("event_id", sa.String(40), primary_key=True),
-    sa.Column("at", _TIME, nullable=False, index=True),
-    sa.Column("query", sa.Text, nullable=False),
-    sa.Column("caller_hash", sa.String(64), nullable=False),
-    sa.Column("kb_ids", sa.JSON, nullable=False),
-    sa.Column("top_k", sa.Integer, nullable=False),
-    sa.Column("settings_hash", sa.String(64), nullable=False),
-    sa.Column("detail", sa.JSON, nullable=False),
+    sa.Column("event_id", sa.String(40), primary_key=True, doc="id, also in the answer"),
+    sa.Column("at", _TIME, nullable=False, index=True, doc="when"),
+    sa.Column("query", sa.Text, nullable=False, doc="what was asked"),
+    sa.Column("caller_hash", sa.String(64), nullable=False, doc="hash of the caller's ids"),
+    sa.Column("kb_ids", sa.JSON, nullable=False, doc="JSON list: knowledge bases that were searched"),
+    sa.Column("top_k", sa.Integer, nullable=False, doc="passages asked for"),
+    sa.Column("settings_hash", sa.String(64), nullable=False, doc="hash of the settings that decide ranking"),
+    sa.Column(
+        "detail",
+        sa.JSON,
+        nullable=False,
+        doc="JSON: candidates of each channel, passages answered with, milliseconds, table versions",
+    ),
+    info={"about": "A row per search: what was asked and what was answered, without names of callers."},
 )
+
+
+def as_markdown() -> str:
+    """The catalog as a document: the end of `docs/tables.md`."""
+    lines = ["# Catalog", "", "Made by `make docs` from `kb_pipeline/storage/tables.py`; SQLite or Postgres.", ""]
+    for table in metadata.sorted_tables:
+        key = ", ".join(column.name for column in table.primary_key)
+        lines += [f"## {table.name}", "", str(table.info["about"]), "", f"Key: {key}", ""]
+        lines += ["| column | type | meaning |", "|---|---|---|"]
+        for column in table.columns:
+            kind = "timestamp, UTC" if isinstance(column.type, UtcTime) else str(column.type).lower()
+            lines.append(f"| {column.name} | {kind}{' ∅' if column.nullable else ''} | {column.doc} |")
+        lines.append("")
+    return "\n".join(lines)
