@@ -2,10 +2,9 @@
 
 import json
 from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING
 
-from kb_pipeline.query.caller import ANONYMOUS, Caller
+from kb_pipeline.query.caller import Caller
 
 if TYPE_CHECKING:
     from kb_pipeline.query.search import Query
@@ -40,21 +39,3 @@ def tool_for(home: "Query", caller: Caller) -> SearchTool:
         )
 
     return search_knowledge_base
-
-
-def search_knowledge_base(query: str, kb_id: str = "", top_k: int = 5) -> str:
-    """The best passages for a query as a JSON list, best first.
-
-    Searches the home of the settings (`KB_HOME`) as nobody in particular: only public knowledge bases are seen. For a
-    user's or an account's, bind a caller once: `tool = open_query(home).tool(Caller(user_id=…, client_id=…))`.
-
-    Raises: UsageError: empty query; NotVisible: no such public knowledge base.
-    """
-    return tool_for(_default_query(), ANONYMOUS)(query, kb_id, top_k)
-
-
-@cache
-def _default_query() -> "Query":
-    from kb_pipeline.query.search import open_query
-
-    return open_query()

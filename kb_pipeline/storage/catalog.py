@@ -11,8 +11,8 @@ from kb_pipeline import ids
 from kb_pipeline.errors import NotVisible, UnitFailure, UsageError
 from kb_pipeline.records import DocumentStatus, Scope
 from kb_pipeline.settings import Settings
-from kb_pipeline.storage.catalog_read import VISIBLE
 from kb_pipeline.storage.catalog_records import KnowledgeBase, SourceRow
+from kb_pipeline.storage.catalog_rules import VISIBLE
 from kb_pipeline.storage.engine import open_engine, reading, upsert
 from kb_pipeline.storage.tables import kb_documents, kb_sources, knowledge_bases, ledger, retrieval_events
 

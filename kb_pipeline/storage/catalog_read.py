@@ -15,18 +15,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from kb_pipeline.errors import SystemicError
+from kb_pipeline.storage.catalog_rules import BUSY_TIMEOUT_MS, HEAD, VISIBLE
 
 if TYPE_CHECKING:
     from kb_pipeline.settings import Settings
     from kb_pipeline.storage.catalog import Catalog
-
-HEAD = "0001"
-"""Newest migration; a test holds it against storage/migrations/versions."""
-BUSY_TIMEOUT_MS = 60_000
-VISIBLE = (
-    "(scope = 'public' OR (scope = 'user' AND owner = :user_id) OR (scope = 'account' AND client_id = :client_id))"
-)
-"""Condition on knowledge_bases: what a caller who is not the operator may see. None for a caller without one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from sqlalchemy import event
 
 from kb_pipeline.errors import SystemicError
 from kb_pipeline.settings import Settings
-from kb_pipeline.storage.catalog_read import BUSY_TIMEOUT_MS, HEAD
+from kb_pipeline.storage.catalog_rules import BUSY_TIMEOUT_MS, HEAD
 from kb_pipeline.storage.layout import Layout
 
 
