@@ -38,7 +38,7 @@ def examine(store: Store, open_embedder: Callable[[], Embedder]) -> Iterator[Fin
             subject="catalog", state="broken", found=str(error), advice="Restore KB_HOME, or mend KB_DATABASE_URL."
         )
         return
-    yield Finding(subject="catalog", state="ok", found=f"{len(bases)} knowledge bases, {len(sources)} sources")
+    yield Finding(subject="catalog", state="ok", found=f"knowledge bases: {len(bases)}, sources: {len(sources)}")
     for source in sources:
         yield from _guarded(f"{source.kb_id}/{source.source_id}", _source(store, source, bases[source.kb_id].tenant))
     for tenant in sorted({base.tenant for base in bases.values()}):
