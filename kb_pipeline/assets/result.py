@@ -17,7 +17,7 @@ CHECKS: dict[str, str] = {
     "no_source_failed": "Every source of the run could be worked on.",
 }
 _SHOWN = 50
-_COUNTS = ("rows_in", "written", "skipped", "removed", "documents_failed", "tokens", "size_bytes")
+_COUNTS = ("rows_in", "written", "skipped", "removed", "documents_failed", "tokens")
 _AMOUNTS = ("cost_usd", "seconds")
 
 Check = tuple[str, bool, str]

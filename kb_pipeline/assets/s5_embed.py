@@ -99,7 +99,7 @@ def inspect_index(run: StageRun, embedder: Embedder) -> list[Check]:
     index = _index(run, embedder)
     found = index.statistics()
     rows = index.count_rows(run.source.kb_id, run.source.source_id)
-    run.count(rows=rows, size_bytes=found.size_bytes)
+    run.count(rows=rows, table_bytes=found.size_bytes)
     _, expected = run.store.ledger.totals(run.stage, run.source.kb_id, run.source.source_id)
     return [
         ("schema_matches", found.schema_matches, ""),
