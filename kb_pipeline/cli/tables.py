@@ -3,13 +3,16 @@
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kb_pipeline.cli.home import open_store
 from kb_pipeline.cli.output import print_json, print_records, print_table
 from kb_pipeline.errors import UsageError
+
+if TYPE_CHECKING:
+    from kb_pipeline.storage.analytics import Analytics
 
 _TABLE_COLUMNS = 8
 """More than these are shown a row at a time."""
@@ -46,9 +49,9 @@ def sql_command(statement: str | None, as_json: bool, limit: int) -> None:
             _run_line(analytics, line, limit)
 
 
-def _run_line(analytics: object, line: str, limit: int) -> None:
+def _run_line(analytics: "Analytics", line: str, limit: int) -> None:
     try:
-        columns, rows = analytics.query(line)  # type: ignore[attr-defined]
+        columns, rows = analytics.query(line)
     except UsageError as error:
         click.echo(str(error), err=True)
         return
