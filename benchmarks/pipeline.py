@@ -120,7 +120,7 @@ def _removed(bench: Bench, source: SourceRow, records: Path) -> dict[str, Any]:
     _rewrite(records, lambda rows: rows[1:])
     report = bench.sync(source)
     tenant = bench.store.catalog.knowledge_base(source.kb_id).tenant
-    archived = [row["document_id"] for row in bench.store.catalog.documents(source.kb_id, status="archived")]
+    archived = [row["document_id"] for row in bench.store.documents.rows(source.kb_id, status="archived")]
     left = sum(len(index.existing(source.kb_id, archived)) for index in bench.store.indexes(tenant))
     left += sum(table.num_rows for table in bench.store.dataset(CHUNKS, source).scan(archived))
     return {"remove_s": report.seconds, "removed": report.removed, "rows_left_of_removed": left}

@@ -88,7 +88,7 @@ def _embedder(open_embedder: Callable[[], Embedder]) -> Finding:
 def _source(store: Store, source: SourceRow, tenant: str) -> Iterator[Finding]:
     name = f"source {source.kb_id}/{source.source_id}"
     again = f"`kb sync {source.kb_id}/{source.source_id}`"
-    statuses = Counter(row["status"] for row in store.catalog.documents(source.kb_id, source_id=source.source_id))
+    statuses = Counter(row["status"] for row in store.documents.rows(source.kb_id, source_id=source.source_id))
     found = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items())) or "never synced"
     advice = ""
     if source.status == "failed":

@@ -35,7 +35,7 @@ def set_scope(
         if tenant != base.tenant:  # first forgotten in the ledger: whatever happens next, a sync indexes it again
             for source in sources:
                 units = store.ledger.units(_INDEXED_BY, base.kb_id, source.source_id)
-                catalog.set_status(list(catalog.owners(units)), "pending")
+                store.documents.set_status(list(store.documents.owners(units)), "pending")
                 store.ledger.remove(_INDEXED_BY, units)
         moved = catalog.change_scope(base.kb_id, scope, tenant, owner, client_id)
         for index in store.indexes(base.tenant) if tenant != base.tenant else ():

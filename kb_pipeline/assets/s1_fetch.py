@@ -58,7 +58,7 @@ def sync_listing(run: StageRun, connector: Connector) -> None:
         run.count(rows_in=len(known), skipped=len(known))
     elif listing.is_complete:
         gone = [unit for unit in known if unit not in seen]
-        catalog.set_status(gone, "archived", run.run_id)
+        run.store.documents.set_status(gone, "archived", run.run_id)
         run.retire(gone, run.store.dataset(RAW_ITEMS, source).delete)
     catalog.source_was_listed(source, listing.state, due_at)
 
@@ -68,13 +68,13 @@ def _sync_batch(run: StageRun, connector: Connector, batch: list[Item], seen: se
     items = [clean_item(item) for item in batch]
     keyed = [(ids.document_id(source.kb_id, source.connector, i.external_id, source.namespace), i) for i in items]
     units = [unit for unit, _ in keyed]
-    known, owners = store.ledger.known(run.stage, units), store.catalog.owners(units)
+    known, owners = store.ledger.known(run.stage, units), store.documents.owners(units)
     intake = compare(keyed, source.source_id, known, owners, seen, run.recipe)
     run.count(rows_in=len(batch), skipped=intake.unchanged, elsewhere=intake.elsewhere, repeated=intake.repeated)
     new = sum(unit not in known for unit, _ in intake.wanted)
     again = sum(unit in known and known[unit]["input_hash"] == item.version for unit, item in intake.wanted)
     run.count(new=new, changed=len(intake.wanted) - new - again, again=again)
-    store.catalog.save_documents(document_listed(unit, source, item, run.run_id) for unit, item in intake.wanted)
+    store.documents.save(document_listed(unit, source, item, run.run_id) for unit, item in intake.wanted)
     rows, entries = [], []
     for unit, item in intake.wanted:
         raw = run.attempt(item.external_id, partial(connector.fetch, item))

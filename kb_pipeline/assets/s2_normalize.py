@@ -63,7 +63,7 @@ def normalize_source(run: StageRun, sandbox: Sandbox, limits: ParseLimits) -> No
             output = document_output_hash(done)
             entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, output_hash=output, rows=1))
         run.commit(target, rows, entries)
-        run.store.catalog.update_documents(_catalog_row(row) for row in rows)
+        run.store.documents.update(_catalog_row(row) for row in rows)
 
 
 def _contents(

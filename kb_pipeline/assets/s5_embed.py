@@ -68,12 +68,12 @@ def index_source(run: StageRun, embedder: Embedder) -> None:
         _index_batch(run, index, embedder, documents, rows)
         for other in others:
             other.delete_documents(kb_id, documents)
-        run.store.catalog.update_documents({"document_id": d, "chunks": size} for d, size in sizes.items())
+        run.store.documents.update({"document_id": d, "chunks": size} for d, size in sizes.items())
         done = [(units[document].input_hash, document, size) for document, size in sizes.items()]
         run.record([Entry(unit=d, input_hash=given, output_hash=given, rows=size) for given, d, size in done])
         run.progress.advance(len(documents))
     index.maintain()
-    run.store.catalog.settle(run.source, run.stage)
+    run.store.documents.settle(run.source, run.stage)
 
 
 def _index_batch(run: StageRun, index: ChunkIndex, embedder: Embedder, documents: list[str], rows: pa.Table) -> None:

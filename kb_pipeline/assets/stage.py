@@ -130,7 +130,7 @@ class StageRun:
 
     def record(self, entries: Sequence[Entry]) -> None:
         """Write the ledger; failed documents get their reason in the catalog first."""
-        self.store.catalog.update_documents(
+        self.store.documents.update(
             {
                 "document_id": entry.unit,
                 "status": "failed",
@@ -154,4 +154,4 @@ class StageRun:
 
     def set_status(self, document_ids: Sequence[str], status: DocumentStatus) -> None:
         """Move documents on to the next status."""
-        self.store.catalog.set_status(document_ids, status, self.run_id)
+        self.store.documents.set_status(document_ids, status, self.run_id)

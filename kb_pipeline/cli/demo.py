@@ -115,7 +115,7 @@ def _run(name: str, inputs: Mapping[str, str], questions: tuple[str, ...]) -> No
     with BarProgress() as progress, open_syncer(store, progress) as syncer:
         reports = [syncer.sync(source).as_json() for source in sources]
     print_reports(reports)
-    print_failed(failed_documents(store.catalog, sources))
+    print_failed(failed_documents(store.documents, sources))
     _answer(store, base.kb_id, questions or _titles(store, base.kb_id))
     command = ".venv/bin/kb" if Path(sys.argv[0]).parent.parts[-2:] == (".venv", "bin") else "kb"
     click.echo("Try next:")
@@ -139,7 +139,7 @@ def _add(store: "Store", registry: "Registry", kb_id: str, source_input: str, na
 
 
 def _titles(store: "Store", kb_id: str) -> tuple[str, ...]:
-    ready = store.catalog.documents(kb_id, status="ready")
+    ready = store.documents.rows(kb_id, status="ready")
     return tuple(dict.fromkeys(_SUFFIX.sub("", row["title"]) for row in ready))[:3]
 
 

@@ -182,7 +182,7 @@ def docs_command(kb: str, status: str | None, as_json: bool) -> None:
     kb_id = store.catalog.knowledge_base(kb).kb_id
     for source in store.catalog.sources(kb_id):
         store.release_orphans(source)
-    rows = store.catalog.documents(kb_id, status=status)
+    rows = store.documents.rows(kb_id, status=status)
     if as_json:
         print_json({"documents": rows})
     else:

@@ -12,6 +12,7 @@ from kb_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
     from kb_pipeline.storage.catalog import Catalog
+    from kb_pipeline.storage.documents import Documents
 from kb_pipeline.storage.catalog_records import SourceRow
 
 
@@ -71,7 +72,7 @@ def sync_command(targets: tuple[str, ...], everything: bool, as_json: bool) -> N
 
     with BarProgress() as progress, open_syncer(store, progress) as syncer:
         reports = [syncer.sync(source).as_json() for source in sources]
-    failed = failed_documents(store.catalog, sources)
+    failed = failed_documents(store.documents, sources)
     if as_json:
         print_json({"runs": reports, "failed_documents": failed})
     else:
@@ -80,13 +81,13 @@ def sync_command(targets: tuple[str, ...], everything: bool, as_json: bool) -> N
         raise SystemExit(1)
 
 
-def failed_documents(catalog: "Catalog", sources: "Sequence[SourceRow]") -> list[dict[str, Any]]:
+def failed_documents(documents: "Documents", sources: "Sequence[SourceRow]") -> list[dict[str, Any]]:
     """Catalog rows of the documents of these sources that failed, with `kb_id`."""
     wanted = {source.partition for source in sources}
     return [
         {**row, "kb_id": kb_id}
         for kb_id in dict.fromkeys(source.kb_id for source in sources)
-        for row in catalog.documents(kb_id, status="failed")
+        for row in documents.rows(kb_id, status="failed")
         if ids.source_partition(kb_id, row["source_id"]) in wanted
     ]
 

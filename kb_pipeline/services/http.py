@@ -1,15 +1,11 @@
 """The one HTTP client: guarded, capped, polite, retried. What an address may be is decided in `address`."""
 
-import email.utils
 import random
 import re
 import ssl
 import time
-import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from threading import Lock
 from urllib.parse import urljoin
 
@@ -17,9 +13,11 @@ import httpcore
 import httpx
 import tenacity
 
-from kb_pipeline.errors import AuthFailed, Blocked, Corrupt, Gone, TooLarge, Transient, UnitFailure, Unsupported
+from kb_pipeline.errors import Blocked, TooLarge, UnitFailure
 from kb_pipeline.records import HttpResponse
 from kb_pipeline.services.address import AllowList, GuardedBackend, parse_routes
+from kb_pipeline.services.http_body import expanded
+from kb_pipeline.services.http_failures import REDIRECTS, TryAgain, named_failures, raise_for_status
 from kb_pipeline.services.robots import MAX_BYTES as ROBOTS_MAX_BYTES
 from kb_pipeline.services.robots import Robots
 from kb_pipeline.settings import Settings
@@ -27,22 +25,11 @@ from kb_pipeline.urls import ascii_host, shown, split_web_address
 
 MAX_REDIRECTS = 5
 ATTEMPTS = 3
-LONGEST_RETRY_AFTER_S = 20.0
-_REDIRECTS = {301, 302, 303, 307, 308}
 _PERMANENT = {301, 308}
-_RETRIED = {408, 425, 429, 500, 502, 503, 504}
 _FILE_TYPES = re.compile(
     r"(image|audio|video|font)/|application/(?!(xhtml|xml|json|rss|atom|rdf|javascript)\b|.*\+(xml|json))"
 )
 _SENT_ONLY_HOME = {"authorization", "cookie", "x-api-key"}
-
-
-class _TryAgain(Exception):
-    """Wraps a failure that the retry layer may try again at once."""
-
-    def __init__(self, failure: Transient) -> None:
-        super().__init__(str(failure))
-        self.failure = failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +87,7 @@ class HttpClient:
     def _retried(self, request: Callable[[], HttpResponse]) -> HttpResponse:
         """Retry layer: only failures that a moment may cure, honouring the wait that the server asked for."""
         retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_TryAgain),
+            retry=tenacity.retry_if_exception_type(TryAgain),
             stop=tenacity.stop_after_attempt(ATTEMPTS),
             wait=_wait_s,
             sleep=self._sleep,
@@ -108,7 +95,7 @@ class HttpClient:
         )
         try:
             return retrying(request)
-        except _TryAgain as error:
+        except TryAgain as error:
             raise error.failure from error.__cause__
 
     def _follow(self, url: str, headers: Mapping[str, str], limits: _Limits, is_robots: bool) -> HttpResponse:
@@ -125,7 +112,7 @@ class HttpClient:
             if not is_robots:
                 self._await_turn(origin, self._robots_delay(here, origin))
             answer = self._exchange(here, url, sent, limits)
-            if answer.status not in _REDIRECTS:
+            if answer.status not in REDIRECTS:
                 moved = here if len(seen) > 1 and is_permanent else None
                 return replace(answer, moved_to=moved) if moved else answer
             is_permanent = is_permanent and answer.status in _PERMANENT
@@ -154,18 +141,18 @@ class HttpClient:
 
     def _exchange(self, here: str, asked: str, headers: Mapping[str, str], limits: _Limits) -> HttpResponse:
         """One request and its whole answer; a redirect comes back with its `location` header."""
-        with _named_failures(asked, here):
+        with named_failures(asked, here):
             request = httpx.Request("GET", here, headers={**self._own_headers(), **headers})
             timeout = self._settings.http_timeout_s
             request.extensions["timeout"] = {"connect": timeout, "read": timeout, "write": timeout, "pool": timeout}
             response = self._transport.handle_request(request)
             try:
                 found = {name.lower(): value for name, value in response.headers.items()}
-                if response.status_code in _REDIRECTS and found.get("location"):
+                if response.status_code in REDIRECTS and found.get("location"):
                     return HttpResponse(
                         status=response.status_code, url=here, moved_to=None, headers=found, content=b""
                     )
-                _raise_for_status(response.status_code, found, asked, here, is_conditional=_is_conditional(headers))
+                raise_for_status(response.status_code, found, asked, here, is_conditional=_is_conditional(headers))
                 content = b"" if response.status_code == 304 else self._body(response, found, asked, limits)
                 return HttpResponse(
                     status=response.status_code, url=here, moved_to=None, headers=found, content=content
@@ -185,7 +172,7 @@ class HttpClient:
         if not limits.cuts_instead_of_failing and declared.isdigit() and int(declared) > cap:
             raise _too_large(asked, cap)
         parts, total = [], 0
-        for part in _expanded(response, headers.get("content-encoding", ""), shown(asked)):
+        for part in expanded(response, headers.get("content-encoding", ""), shown(asked)):
             self._backend.deadline.cut(None)
             total += len(part)
             parts.append(part)
@@ -215,94 +202,14 @@ def _origin(url: str, asked: str) -> str:
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}" + (f":{parts.port}" if parts.port else "")
 
 
-@contextmanager
-def _named_failures(asked: str, here: str) -> Iterator[None]:
-    """Gives every failure below the address it belongs to."""
-    name = f"the address {shown(asked)}" + ("" if asked == here else f" (redirected to {shown(here)})")
-    try:
-        yield
-    except (httpx.ConnectError, httpcore.ConnectError) as error:
-        raise _TryAgain(Transient(f"{name} could not be connected to: {error}")) from error
-    except (httpx.TimeoutException, httpcore.TimeoutException) as error:
-        raise Transient(f"{name} did not answer completely in time; it is tried again at the next sync") from error
-    except (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.LocalProtocolError) as error:
-        raise Blocked(f"{name} is not a valid web address") from error
-    except (httpx.TransportError, httpcore.ProtocolError, httpcore.NetworkError) as error:
-        raise _TryAgain(Transient(f"{name} broke off its answer: {error}")) from error
-    except (Blocked, Transient) as error:
-        if str(error).startswith("the address"):
-            raise
-        raise type(error)(f"{name} was not read: {error}") from error
-
-
-def _raise_for_status(status: int, headers: Mapping[str, str], asked: str, here: str, is_conditional: bool) -> None:
-    if 200 <= status < 300 or (status == 304 and is_conditional):
-        return
-    name = f"the address {shown(asked)}" + ("" if asked == here else f" (redirected to {shown(here)})")
-    if status in (404, 410):
-        raise Gone(f"{name} answered {status}: nothing is there" + (" any more" if status == 410 else ""))
-    if status in (401, 407):
-        raise AuthFailed(f"{name} answered {status}: it wants a login, which is not configured")
-    if status in _RETRIED:
-        wait = _retry_after_s(headers.get("retry-after", ""))
-        failure = Transient(f"{name} answered {status}: the server cannot serve it now", wait)
-        if wait is not None and wait > LONGEST_RETRY_AFTER_S:
-            raise failure
-        raise _TryAgain(failure)
-    if status >= 500:
-        raise Transient(f"{name} answered {status}: the server failed")
-    if status in _REDIRECTS:
-        raise Blocked(f"{name} answered {status} without saying where to")
-    reason = {403: "access is forbidden", 402: "it wants to be paid", 451: "it is withheld for legal reasons"}
-    raise Blocked(f"{name} answered {status}: {reason.get(status, 'the server refuses the request')}")
-
-
 def _is_conditional(headers: Mapping[str, str]) -> bool:
     return any(name.lower() in ("if-none-match", "if-modified-since") for name in headers)
 
 
-def _retry_after_s(value: str) -> float | None:
-    """Seconds asked for by a Retry-After header, in either of its forms."""
-    if value.strip().isdigit():
-        return float(value)
-    try:
-        until = email.utils.parsedate_to_datetime(value)
-    except (TypeError, ValueError):
-        return None
-    until = until if until.tzinfo else until.replace(tzinfo=UTC)
-    return max(0.0, (until - datetime.now(UTC)).total_seconds())
-
-
 def _wait_s(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
-    asked = error.failure.retry_after_s if isinstance(error, _TryAgain) else None
+    asked = error.failure.retry_after_s if isinstance(error, TryAgain) else None
     return asked if asked is not None else 0.5 * 2 ** (state.attempt_number - 1) * random.uniform(0.75, 1.25)  # noqa: S311 - spreads load, hides nothing
-
-
-def _expanded(response: httpx.Response, encoding: str, name: str) -> Iterator[bytes]:
-    """The body in pieces of at most 64 KiB, whatever the ratio of its compression.
-
-    Raises: Corrupt: damaged compression. Unsupported: a compression that was not asked for.
-    """
-    kind = encoding.strip().lower()
-    if kind in ("", "identity"):
-        yield from response.iter_raw()
-        return
-    if kind not in ("gzip", "x-gzip", "deflate"):
-        raise Unsupported(f"the address {name} sends its answer compressed as {kind!r}, unasked")
-    inflater: zlib._Decompress | None = None
-    for part in response.iter_raw():
-        if inflater is None:
-            is_bare = kind == "deflate" and (part[0] & 0x0F) != 8
-            inflater = zlib.decompressobj(-zlib.MAX_WBITS if is_bare else zlib.MAX_WBITS | 32)
-        try:
-            while part and not inflater.eof:
-                yield inflater.decompress(part, 65_536)
-                part = inflater.unconsumed_tail
-        except zlib.error as error:
-            raise Corrupt(f"the address {name} sends damaged compression") from error
-    if inflater is not None:
-        yield inflater.flush()
 
 
 def _too_large(asked: str, cap: int) -> UnitFailure:

@@ -14,6 +14,7 @@ from kb_pipeline.settings import Settings
 from kb_pipeline.storage.blobs import Blobs
 from kb_pipeline.storage.catalog import Catalog
 from kb_pipeline.storage.catalog_records import SourceRow
+from kb_pipeline.storage.documents import Documents
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.lance_table import spaces
 from kb_pipeline.storage.layout import Layout
@@ -34,6 +35,10 @@ class Store:
     @cached_property
     def catalog(self) -> Catalog:
         return Catalog.open(self.settings)
+
+    @cached_property
+    def documents(self) -> Documents:
+        return Documents(self.catalog.engine)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -79,7 +84,7 @@ class Store:
         lock = self._lock(source)
         try:
             with lock.acquire(timeout=0):
-                return self.catalog.release_unfinished(source)
+                return self.documents.release_unfinished(source)
         except Timeout:
             return 0
 

@@ -36,7 +36,7 @@ class Home:
         return self.syncer.sync(self.store.catalog.source(source.kb_id, source.source_id))
 
     def documents(self, status=None):
-        return {row["external_id"]: row for row in self.store.catalog.documents(self.kb, status=status)}
+        return {row["external_id"]: row for row in self.store.documents.rows(self.kb, status=status)}
 
     def index(self):
         tenant = self.store.catalog.knowledge_base(self.kb).tenant

@@ -164,7 +164,7 @@ def test_a_run_that_died_leaves_its_documents_pending_and_the_next_sync_finishes
     source = home.add(folder)
     home.sync(source)
     document = home.documents()["rope.md"]["document_id"]
-    home.store.catalog.set_status([document], "chunking", "dead-run")
+    home.store.documents.set_status([document], "chunking", "dead-run")
     row = home.store.catalog.source("k", source.source_id)
     with home.store.working_on(row):
         assert home.store.release_orphans(row) == 0  # a living run keeps its documents

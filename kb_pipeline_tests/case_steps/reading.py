@@ -81,7 +81,7 @@ def take_snapshot(store: Store, names: Mapping[str, str], space_id: str) -> Snap
     chunks, held = _chunks(store, list(names))
     documents = []
     for base in bases:
-        for row in store.catalog.documents(base.kb_id):
+        for row in store.documents.rows(base.kb_id):
             key = row["document_id"]
             documents.append(DocumentView(names[base.kb_id], row, chunks.pop(key, []), frozenset(held.get(key, ()))))
     documents += [DocumentView(names[rows[0]["kb_id"]], {}, rows, frozenset(held[key])) for key, rows in chunks.items()]

@@ -145,7 +145,7 @@ def _get_chunk(world: World, arguments: dict[str, Any], caller: Caller) -> Answe
 
 def _list_documents(world: World, arguments: dict[str, Any], caller: Caller) -> Answer:
     scope = _visible(world, arguments["kb"], caller)
-    rows = [row for kb_id in scope.kb_ids for row in world.store.catalog.documents(kb_id)]
+    rows = [row for kb_id in scope.kb_ids for row in world.store.documents.rows(kb_id)]
     return [], [str(row[field]) for row in rows for field in ("title", "external_id")]
 
 

@@ -13,6 +13,7 @@ from kb_pipeline.stages.terms import index_terms
 from kb_pipeline.storage.catalog import Catalog
 from kb_pipeline.storage.catalog_read import open_reads
 from kb_pipeline.storage.catalog_records import KnowledgeBase
+from kb_pipeline.storage.documents import Documents
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.testing.embedder import HashingEmbedder
 
@@ -23,6 +24,7 @@ class Home:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.catalog = Catalog.open(settings)
+        self.documents = Documents(self.catalog.engine)
         _, name, dims = settings.embedding_model.split(":")
         self.embedder = HashingEmbedder(name, int(dims))
 
@@ -40,7 +42,7 @@ class Home:
         ChunkIndex(self.settings.storage_root, kb.tenant, embedder.space).replace_documents(
             kb.kb_id, "s", documents, table
         )
-        self.catalog.save_documents(
+        self.documents.save(
             {"document_id": d, "kb_id": kb.kb_id, "source_id": "s", "external_id": d, "status": "ready"}
             for d in documents
         )

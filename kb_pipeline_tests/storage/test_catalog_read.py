@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from kb_pipeline.errors import SystemicError
 from kb_pipeline.storage.catalog import Catalog
 from kb_pipeline.storage.catalog_read import SqliteReads, open_reads
+from kb_pipeline.storage.documents import Documents
 from kb_pipeline.storage.tables import retrieval_events
 
 
@@ -42,7 +43,7 @@ def test_a_caller_sees_the_same_knowledge_bases_as_through_the_catalog(settings,
 
 
 def test_archived_and_unknown_documents_are_not_live(settings, catalog):
-    catalog.save_documents(
+    Documents(catalog.engine).save(
         {"document_id": d, "kb_id": "k", "source_id": "s", "external_id": d, "status": status}
         for d, status in (("d1", "ready"), ("d2", "archived"), ("d3", "failed"))
     )

@@ -1,0 +1,102 @@
+"""Documents in the catalog: what each source listed, its status, and why it failed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from kb_pipeline.records import DocumentStatus
+from kb_pipeline.storage.catalog_records import SourceRow
+from kb_pipeline.storage.engine import reading, upsert
+from kb_pipeline.storage.tables import kb_documents, ledger
+
+_IN_LIMIT = 5_000
+_WORKING = ("fetching", "parsing", "extracting", "chunking", "embedding")
+
+
+class Documents:
+    """Reads and writes of kb_documents; one short transaction a call."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    def rows(self, kb_id: str, *, status: str | None = None, source_id: str | None = None) -> list[dict[str, Any]]:
+        """Rows of kb_documents by title, as mappings."""
+        condition = [kb_documents.c.kb_id == kb_id]
+        if status:
+            condition.append(kb_documents.c.status == status)
+        if source_id:
+            condition.append(kb_documents.c.source_id == source_id)
+        query = sa.select(kb_documents).where(*condition).order_by(kb_documents.c.external_id)
+        with reading(self._engine) as connection:
+            return [dict(row) for row in connection.execute(query).mappings()]
+
+    def owners(self, document_ids: Sequence[str]) -> dict[str, str]:
+        """document_id -> source_id of the documents that are known and not archived."""
+        table = kb_documents.c
+        found: dict[str, str] = {}
+        with reading(self._engine) as connection:
+            for some in _slices(document_ids):
+                query = sa.select(table.document_id, table.source_id).where(
+                    table.document_id.in_(some), table.status != "archived"
+                )
+                found.update((document, source) for document, source in connection.execute(query))
+        return found
+
+    def save(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Insert documents as a source lists them; a known one keeps what later stages said of it, its title too."""
+        now = datetime.now(UTC)
+        complete = [{"created_at": now, "updated_at": now, **row} for row in rows]
+        upsert(kb_documents, self._engine, complete, keep=frozenset({"created_at", "title", "url"}))
+
+    def update(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Set columns of known documents; every row has `document_id` and the same other columns."""
+        values = [dict(row) for row in rows]
+        if not values:
+            return
+        columns: dict[str, Any] = {name: sa.bindparam(name) for name in values[0] if name != "document_id"}
+        statement = kb_documents.update().where(kb_documents.c.document_id == sa.bindparam("_id")).values(**columns)
+        statement = statement.values(updated_at=datetime.now(UTC))
+        with self._engine.begin() as connection:
+            connection.execute(statement, [{"_id": row.pop("document_id"), **row} for row in values])
+
+    def set_status(self, document_ids: Sequence[str], status: DocumentStatus, run_id: str = "") -> None:
+        """Move documents to a status; a failure text of before is cleared."""
+        values = {"status": status, "error_kind": None, "error": None, "run_id": run_id}
+        self.update({"document_id": document, **values} for document in document_ids)
+
+    def release_unfinished(self, source: SourceRow) -> int:
+        """Documents of a source in a working status go back to `pending`; returns how many."""
+        table = kb_documents.c
+        here = sa.and_(table.kb_id == source.kb_id, table.source_id == source.source_id, table.status.in_(_WORKING))
+        with self._engine.begin() as connection:
+            return connection.execute(kb_documents.update().where(here).values(status="pending")).rowcount
+
+    def settle(self, source: SourceRow, last_stage: str) -> None:
+        """Give each unfinished document the outcome the ledger has: `failed` with its reason, or `ready`."""
+        table = kb_documents.c
+        mine = sa.and_(ledger.c.kb_id == source.kb_id, ledger.c.source_id == source.source_id)
+        failures = sa.select(ledger.c.unit, ledger.c.error_kind, ledger.c.error).where(
+            mine, ledger.c.status == "failed"
+        )
+        done = sa.select(ledger.c.unit).where(mine, ledger.c.stage == last_stage, ledger.c.status == "done")
+        here = sa.and_(table.kb_id == source.kb_id, table.source_id == source.source_id)
+        unfinished = sa.and_(here, table.status.in_((*_WORKING, "pending")))
+        with self._engine.begin() as connection:
+            for unit, kind, error in connection.execute(failures).all():
+                failed = kb_documents.update().where(unfinished, table.document_id == unit)
+                connection.execute(
+                    failed.values(status="failed", error_kind=kind, error=error, updated_at=datetime.now(UTC))
+                )
+            ready = kb_documents.update().where(unfinished, table.document_id.in_(done))
+            connection.execute(ready.values(status="ready", error_kind=None, error=None, updated_at=datetime.now(UTC)))
+
+    def not_live(self, document_ids: Sequence[str]) -> set[str]:
+        """Those of the documents that are archived or unknown."""
+        return set(document_ids) - self.owners(document_ids).keys()
+
+
+def _slices(values: Sequence[str]) -> Iterable[Sequence[str]]:
+    for start in range(0, len(values), _IN_LIMIT):
+        yield values[start : start + _IN_LIMIT]
