@@ -94,6 +94,8 @@ def run_partitions(
         except OSError as error:
             advice = "Free the disk or mend access, then sync again."
             raise dg.Failure(f"{stage} {key}: {error}. {advice}", allow_retries=False) from error
+        except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as stop:  # else the retry policy tries again
+            raise dg.Failure(f"{stage} {key}: stopped; the next sync goes on from here.", allow_retries=False) from stop
         run.count(seconds=round(time.monotonic() - started, 3))
         runs.append(run)
         found.append(checks)

@@ -10,6 +10,7 @@ import dagster as dg
 
 from kb_pipeline.assets.stage import Progress
 from kb_pipeline.automation.instance import PROCESS_TAG, open_instance, process_tag
+from kb_pipeline.automation.interrupts import noticed
 from kb_pipeline.automation.jobs import sync_job
 from kb_pipeline.automation.partitions import source_partitions
 from kb_pipeline.connectors.registry import build_registry
@@ -56,17 +57,22 @@ class Syncer:
         self._job = assembled.resolve_job_def(sync_job.name)
 
     def sync(self, source: SourceRow) -> SyncReport:
-        """Run the four assets for a source; a failed listing is a report with status failed, never an exception."""
+        """Run the four assets for a source; a failed listing is a report with status failed, never an exception.
+
+        Raises: KeyboardInterrupt: SIGINT or SIGTERM came while it ran.
+        """
         self._store.release_orphans(source)
         self._instance.add_dynamic_partitions(str(source_partitions.name), [source.partition])
         started = time.monotonic()
-        result = self._job.execute_in_process(
-            partition_key=source.partition,
-            instance=self._instance,
-            run_config=_QUIET,
-            tags={PROCESS_TAG: process_tag()},
-            raise_on_error=False,
-        )
+        with noticed() as raise_if_stopped:
+            result = self._job.execute_in_process(
+                partition_key=source.partition,
+                instance=self._instance,
+                run_config=_QUIET,
+                tags={PROCESS_TAG: process_tag()},
+                raise_on_error=False,
+            )
+            raise_if_stopped()
         return _report(source, result, time.monotonic() - started)
 
 

