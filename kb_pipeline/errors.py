@@ -6,7 +6,7 @@ KbError
 ├── SystemicError   goes on failing whatever the unit (full disk, schema, catalog): the run stops at once
 └── UnitFailure     one item, document or listing could not be done; the rest goes on
     ├── Transient       time-out, 408, 429, 5xx: tried again at the next sync
-    │   ├── Gone        404, 410: not there now; never retires a document by itself
+    │   ├── Gone        404, 410: not there now; heard twice, a page's document is archived
     │   └── Lost        our own stored copy is missing or damaged; fetched again at the next sync
     ├── Blocked         robots.txt, 403, bot wall, private address
     ├── Unsupported     a type we do not read, or nothing in it to read

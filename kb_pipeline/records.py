@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+from kb_pipeline.errors import Gone
+
 Scope = Literal["user", "account", "public"]
 RawKind = Literal["file", "html", "entry", "record"]
 MarkKind = Literal["heading", "page", "slide", "sheet"]
@@ -56,12 +58,14 @@ class Listing:
         items: may be a generator; an error while it is drained fails the whole listing.
         is_complete: True when what is not listed is no longer there (a folder); False for a window (a feed).
         is_unchanged: the source itself said so (304): `items` is empty and everything known stands.
+        gone: the source's one address answered that nothing is there; a complete listing of nothing, to be confirmed.
         state: the cursor for the next listing, JSON-able; saved only after every item was recorded.
     """
 
     items: Iterable[Item]
     is_complete: bool
     is_unchanged: bool = False
+    gone: Gone | None = None
     state: Json = field(default_factory=dict)
 
 

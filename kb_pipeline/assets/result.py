@@ -13,9 +13,11 @@ CHECKS: dict[str, str] = {
     "keys_are_unique": "No key occurs twice.",
     "ledger_matches_rows": "The ledger counts exactly the rows that are there.",
     "indexes_cover_rows": "Full-text, scalar and vector indexes cover every row.",
+    "no_removal_waits": "No document waits for a second listing, or a person, to agree that it left the source.",
     "no_document_failed": "Every document got through this stage; the failed ones are listed with their reasons.",
     "no_source_failed": "Every source of the run could be worked on.",
 }
+_WARNINGS = frozenset({"no_document_failed", "no_removal_waits"})
 _SHOWN = 50
 _COUNTS = ("rows_in", "written", "skipped", "removed", "documents_failed", "tokens")
 _AMOUNTS = ("cost_usd", "seconds")
@@ -70,7 +72,7 @@ def _check_result(name: str, checks: Sequence[Check]) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         check_name=name,
         passed=all(passed for _, passed, _ in checks),
-        severity=dg.AssetCheckSeverity.WARN if name == "no_document_failed" else dg.AssetCheckSeverity.ERROR,
+        severity=dg.AssetCheckSeverity.WARN if name in _WARNINGS else dg.AssetCheckSeverity.ERROR,
         description=" | ".join(told[:_SHOWN]) or None,
     )
 

@@ -6,15 +6,16 @@ from functools import partial
 import dagster as dg
 
 from kb_pipeline import ids
-from kb_pipeline.assets.result import inspect_dataset
+from kb_pipeline.assets.result import Check, inspect_dataset
 from kb_pipeline.assets.stage import Progress, StageRun
 from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
 from kb_pipeline.connectors.base import VALIDATORS, Connector
 from kb_pipeline.connectors.registry import Registry
 from kb_pipeline.errors import UnitFailure
-from kb_pipeline.records import Item
+from kb_pipeline.records import Item, Listing
 from kb_pipeline.schemas import RAW_ITEMS
 from kb_pipeline.stages.intake import clean_item, compare, document_listed, raw_output_hash, raw_row
+from kb_pipeline.stages.retirement import Retirement, retirement
 from kb_pipeline.storage.catalog_records import next_due
 from kb_pipeline.storage.ledger import Entry
 from kb_pipeline.storage.store import Store
@@ -22,9 +23,20 @@ from kb_pipeline.storage.store import Store
 CODE_VERSION = "fetch-1"
 
 
-@sync_asset("parquet", CODE_VERSION)
+class ListingConfig(dg.Config):
+    """How a listing is taken.
+
+    Attributes:
+        accept_removals: a person vouches for it: what it no longer names leaves at once, however much that is.
+    """
+
+    accept_removals: bool = False
+
+
+@sync_asset("parquet", CODE_VERSION, checks=["no_removal_waits"])
 def raw_items(
     context: dg.AssetExecutionContext,
+    config: ListingConfig,
     store: dg.ResourceParam[Store],
     connectors: dg.ResourceParam[Registry],
     progress: dg.ResourceParam[Progress],
@@ -32,12 +44,12 @@ def raw_items(
     """What the source holds: fetches what is new or changed, retires what a complete listing no longer names."""
 
     def work(run: StageRun) -> None:
-        sync_listing(run, connectors.named(run.source.connector))
+        sync_listing(run, connectors.named(run.source.connector), config.accept_removals)
 
-    return run_partitions(context, store, progress, CODE_VERSION, work, inspect_dataset(RAW_ITEMS))
+    return run_partitions(context, store, progress, CODE_VERSION, work, _inspect)
 
 
-def sync_listing(run: StageRun, connector: Connector) -> None:
+def sync_listing(run: StageRun, connector: Connector, is_accepted: bool = False) -> None:
     """Bring raw_items in line with a fresh listing; one that fails half-way keeps what it brought, retires nothing."""
     source, catalog = run.source, run.store.catalog
     due_at = next_due(source, datetime.now(UTC))
@@ -53,14 +65,41 @@ def sync_listing(run: StageRun, connector: Connector) -> None:
     except UnitFailure as failure:
         catalog.source_failed(source, failure, due_at)
         raise
+    verdict = _retire(run, listing, seen, is_accepted)
+    if listing.gone and (verdict.waiting or not verdict.retired):
+        catalog.source_failed(source, listing.gone, due_at)
+        raise listing.gone
+    catalog.source_was_listed(source, listing.state, due_at)
+    if listing.gone:
+        catalog.source_failed(source, listing.gone, due_at)
+
+
+def _retire(run: StageRun, listing: Listing, seen: set[str], is_accepted: bool) -> Retirement:
+    """Archive what left the source, and note what is missed for the first time."""
+    source, documents = run.source, run.store.documents
     known = run.store.ledger.units(run.stage, source.kb_id, source.source_id)
+    waiting = documents.missing(source.kb_id, source.source_id).keys()
     if listing.is_unchanged:
         run.count(rows_in=len(known), skipped=len(known))
-    elif listing.is_complete:
-        gone = [unit for unit in known if unit not in seen]
-        run.store.documents.set_status(gone, "archived", run.run_id)
-        run.retire(gone, run.store.dataset(RAW_ITEMS, source).delete)
-    catalog.source_was_listed(source, listing.state, due_at)
+    elif not listing.is_complete:
+        run.store.ledger.let_be(run.stage, source.kb_id, source.source_id, run.recipe, seen)
+    named = set(known) if listing.is_unchanged or not listing.is_complete else seen
+    verdict = retirement(known, named, waiting, is_accepted)
+    documents.archive(verdict.retired, run.run_id)
+    run.retire(verdict.retired, run.store.dataset(RAW_ITEMS, source).delete)
+    documents.set_missing(verdict.returned, None)
+    documents.set_missing(verdict.waiting, datetime.now(UTC))
+    run.count(waiting=len(verdict.waiting))
+    return verdict
+
+
+def _inspect(run: StageRun) -> list[Check]:
+    missing = sorted(run.store.documents.missing(run.source.kb_id, run.source.source_id).values())
+    found = (
+        f"{len(missing)} documents are not in the last listing: {', '.join(missing[:5])}. They stay until another "
+        f"listing agrees; kb sync {run.source.kb_id}/{run.source.source_id} --accept-removals retires them now."
+    )
+    return [*inspect_dataset(RAW_ITEMS)(run), ("no_removal_waits", not missing, found if missing else "")]
 
 
 def _sync_batch(run: StageRun, connector: Connector, batch: list[Item], seen: set[str]) -> list[str]:
@@ -69,7 +108,7 @@ def _sync_batch(run: StageRun, connector: Connector, batch: list[Item], seen: se
     keyed = [(ids.document_id(source.kb_id, source.connector, i.external_id, source.namespace), i) for i in items]
     units = [unit for unit, _ in keyed]
     known, owners = store.ledger.known(run.stage, units), store.documents.owners(units)
-    intake = compare(keyed, source.source_id, known, owners, seen, run.recipe)
+    intake = compare(keyed, source.source_id, known, owners, seen, run.recipe, datetime.now(UTC))
     run.count(rows_in=len(batch), skipped=intake.unchanged, elsewhere=intake.elsewhere, repeated=intake.repeated)
     new = sum(unit not in known for unit, _ in intake.wanted)
     again = sum(unit in known and known[unit]["input_hash"] == item.version for unit, item in intake.wanted)

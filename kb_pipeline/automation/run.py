@@ -26,7 +26,13 @@ _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncReport:
-    """What one run did for one source; `listed` counts items, `embedded` texts."""
+    """What one run did for one source.
+
+    Attributes:
+        listed: items.
+        waiting: documents that the listing missed and that stay until another one agrees.
+        embedded: texts.
+    """
 
     source: str
     status: str
@@ -35,6 +41,7 @@ class SyncReport:
     changed: int
     unchanged: int
     removed: int
+    waiting: int
     failed: int
     embedded: int
     documents_embedded: int
@@ -56,9 +63,11 @@ class Syncer:
         assembled = dg.Definitions(assets=SYNC_ASSETS, jobs=[sync_job], resources=resources)
         self._job = assembled.resolve_job_def(sync_job.name)
 
-    def sync(self, source: SourceRow) -> SyncReport:
+    def sync(self, source: SourceRow, accept_removals: bool = False) -> SyncReport:
         """Run the four assets for a source; a failed listing is a report with status failed, never an exception.
 
+        Args:
+            accept_removals: what the listing no longer names leaves at once, however much that is.
         Raises: KeyboardInterrupt: SIGINT or SIGTERM came while it ran.
         """
         self._store.release_orphans(source)
@@ -68,7 +77,7 @@ class Syncer:
             result = self._job.execute_in_process(
                 partition_key=source.partition,
                 instance=self._instance,
-                run_config=_QUIET,
+                run_config=_QUIET | {"ops": {"raw_items": {"config": {"accept_removals": accept_removals}}}},
                 tags={PROCESS_TAG: process_tag()},
                 raise_on_error=False,
             )
@@ -113,6 +122,7 @@ def _report(source: SourceRow, result: dg.ExecuteInProcessResult, seconds: float
         changed=int(raw.get("changed", 0)),
         unchanged=int(raw.get("skipped", 0)),
         removed=int(raw.get("removed", 0)),
+        waiting=int(raw.get("waiting", 0)),
         failed=int(total("documents_failed")),
         embedded=int(index.get("embedded", 0)),
         documents_embedded=int(index.get("documents_embedded", 0)),

@@ -1,6 +1,8 @@
 """Commands that set up a home: init, create, add, apply, and the lists of sources and documents."""
 
 import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_args
 
@@ -9,6 +11,7 @@ import click
 from kb_pipeline.cli.home import open_catalog, open_registry, open_store
 from kb_pipeline.cli.output import print_folded, print_json, print_table, reason_line, width
 from kb_pipeline.records import DocumentStatus
+from kb_pipeline.retries import next_step
 
 _UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _WIDE = 120
@@ -182,7 +185,8 @@ def docs_command(kb: str, status: str | None, as_json: bool) -> None:
     kb_id = store.catalog.knowledge_base(kb).kb_id
     for source in store.catalog.sources(kb_id):
         store.release_orphans(source)
-    rows = store.documents.rows(kb_id, status=status)
+    now = datetime.now(UTC)
+    rows = [{**row, "next_step": _next_step(row, now)} for row in store.documents.rows(kb_id, status=status)]
     if as_json:
         print_json({"documents": rows})
     else:
@@ -195,3 +199,13 @@ def docs_command(kb: str, status: str | None, as_json: bool) -> None:
         for row in shown:
             if row["reason"]:
                 print_folded(reason_line(row["where"], row["reason"], row["error_kind"]), "  ", "")
+            if row["next_step"]:
+                print_folded(f"→ {row['next_step']}", "  ")
+
+
+def _next_step(row: Mapping[str, Any], now: datetime) -> str:
+    if row["status"] == "failed":
+        return next_step(row["error_kind"], row["attempts"] or 1, row["next_try_at"], now)
+    if row["missing_since"] and row["status"] != "archived":
+        return f"not in the listing since {row['missing_since']:%Y-%m-%d %H:%M} UTC; archived when another agrees"
+    return ""

@@ -13,6 +13,7 @@ from kb_pipeline.errors import UsageError
 if TYPE_CHECKING:
     from kb_pipeline.storage.catalog import Catalog
     from kb_pipeline.storage.documents import Documents
+    from kb_pipeline.storage.store import Store
 from kb_pipeline.storage.catalog_records import SourceRow
 
 
@@ -60,18 +61,26 @@ class BarProgress:
 @click.command("sync")
 @click.argument("targets", metavar="[KB[/SOURCE]]…", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Every source of every knowledge base.")
+@click.option("--accept-removals", is_flag=True, help="Retire at once all that the sources no longer name.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def sync_command(targets: tuple[str, ...], everything: bool, as_json: bool) -> None:
+def sync_command(targets: tuple[str, ...], everything: bool, accept_removals: bool, as_json: bool) -> None:
     """Bring knowledge bases in line with their sources. Exit 1 if a run failed; failed documents are listed.
+
+    Where a source suddenly misses more than a fifth of its documents, or all, they stay until another listing agrees
+    or --accept-removals vouches for it.
 
     One source is KB/SOURCE, or its partition as Dagster shows it, KB--SOURCE.
     """
     store = open_store()
-    sources = _chosen(store.catalog, targets, everything)
+    run_sync(store, _chosen(store.catalog, targets, everything), as_json, accept_removals)
+
+
+def run_sync(store: "Store", sources: "Sequence[SourceRow]", as_json: bool, accept_removals: bool = False) -> None:
+    """Sync sources with progress, print what each run did and which documents failed; exit 1 if a run failed."""
     from kb_pipeline.automation.run import open_syncer
 
     with BarProgress() as progress, open_syncer(store, progress) as syncer:
-        reports = [syncer.sync(source).as_json() for source in sources]
+        reports = [syncer.sync(source, accept_removals).as_json() for source in sources]
     failed = failed_documents(store.documents, sources)
     if as_json:
         print_json({"runs": reports, "failed_documents": failed})
@@ -128,6 +137,9 @@ def print_reports(reports: Sequence[Mapping[str, Any]]) -> None:
     ]
     print_table(rows, headings)
     for report, row in zip(reports, rows, strict=True):
+        if report["waiting"]:
+            waits = f"{report['waiting']} documents are not in the listing any more. They stay until another one agrees"
+            print_folded(f"{row['source']}: {waits}; `kb sync --accept-removals` retires them now.", "  ", "", err=True)
         if report["error"]:
             said = str(report["error"]).replace(f"{report['source']}: ", "")
             print_folded(f"{row['source']}: {said}", "  ", "", err=True)

@@ -1,4 +1,4 @@
-"""Single web pages and files at an address. A page that is missing or broken never retires its document by itself."""
+"""Single web pages and files at an address. A page that is missing twice retires its document, a broken one never."""
 
 import re
 from collections import OrderedDict
@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from kb_pipeline.connectors.base import Http
 from kb_pipeline.connectors.feed_xml import feed_text, root_name
 from kb_pipeline.connectors.jsonfeed import parse_json
-from kb_pipeline.errors import Unsupported, UsageError
+from kb_pipeline.errors import Gone, Unsupported, UsageError
 from kb_pipeline.ids import sha256_hex
 from kb_pipeline.records import HttpResponse, Item, Json, Listing, RawItem, Source
 from kb_pipeline.urls import canonical_url, shown
@@ -72,12 +72,18 @@ class UrlConnector:
             ) from None
 
     def list_items(self, source: Source, state: Json) -> Listing:
-        """The one page; reads it, unless the server says that it is the same, and holds the body for `fetch`."""
+        """The one page; reads it, unless the server says that it is the same, and holds the body for `fetch`.
+
+        An answer that nothing is there (404, 410) is a listing of nothing, which the stage wants to hear twice.
+        """
         headers = {"Accept": "text/html, application/xhtml+xml, */*;q=0.8"}
         for name, value in (("If-None-Match", state.get("etag")), ("If-Modified-Since", state.get("last_modified"))):
             if value:
                 headers[name] = str(value)
-        answer = self._http.get(source.input, headers=headers)
+        try:
+            answer = self._http.get(source.input, headers=headers)
+        except Gone as gone:
+            return Listing(items=(), is_complete=True, gone=gone)
         if answer.status == 304:
             return Listing(items=(), is_complete=False, is_unchanged=True, state=state)
         _refuse_feed(source.input, answer)

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kb_pipeline import ids
-from kb_pipeline.errors import RETRIED_KINDS
 from kb_pipeline.records import Item, RawItem, Source
 
 MAX_TITLE_CHARS = 500
@@ -38,6 +37,7 @@ def compare(
     owners: Mapping[str, str],
     seen: Set[str],
     recipe: str,
+    now: datetime,
 ) -> Intake:
     """Sort a batch of listed items into what to fetch and what to leave.
 
@@ -57,7 +57,7 @@ def compare(
             elsewhere += 1
         else:
             present[document_id] = None
-            if _is_stale(known.get(document_id), item, recipe):
+            if _is_stale(known.get(document_id), item, recipe, now):
                 wanted.append((document_id, item))
     return Intake(
         wanted=wanted,
@@ -68,10 +68,11 @@ def compare(
     )
 
 
-def _is_stale(row: Mapping[str, Any] | None, item: Item, recipe: str) -> bool:
+def _is_stale(row: Mapping[str, Any] | None, item: Item, recipe: str, now: datetime) -> bool:
     if row is None or row["input_hash"] != item.version or row["recipe"] != recipe:
         return True
-    return row["status"] == "failed" and row["error_kind"] in RETRIED_KINDS
+    due_at: datetime | None = row["next_try_at"]
+    return due_at is not None and due_at <= now
 
 
 def clean(value: Any) -> Any:

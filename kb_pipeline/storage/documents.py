@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from kb_pipeline.errors import NotVisible, UsageError
 from kb_pipeline.records import DocumentStatus
 from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.engine import reading, upsert
@@ -22,15 +23,39 @@ class Documents:
         self._engine = engine
 
     def rows(self, kb_id: str, *, status: str | None = None, source_id: str | None = None) -> list[dict[str, Any]]:
-        """Rows of kb_documents by title, as mappings."""
+        """Rows of kb_documents by external id, as mappings; failed ones with `attempts` and `next_try_at`."""
         condition = [kb_documents.c.kb_id == kb_id]
         if status:
             condition.append(kb_documents.c.status == status)
         if source_id:
             condition.append(kb_documents.c.source_id == source_id)
-        query = sa.select(kb_documents).where(*condition).order_by(kb_documents.c.external_id)
+        tries = sa.and_(ledger.c.unit == kb_documents.c.document_id, ledger.c.status == "failed")
+        query = (
+            sa.select(kb_documents, ledger.c.attempts, ledger.c.next_try_at)
+            .select_from(kb_documents.outerjoin(ledger, sa.and_(tries, kb_documents.c.status == "failed")))
+            .where(*condition)
+            .order_by(kb_documents.c.external_id)
+        )
         with reading(self._engine) as connection:
             return [dict(row) for row in connection.execute(query).mappings()]
+
+    def named(self, kb_id: str, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Documents of a knowledge base by document id, external id, address or title.
+
+        Raises: NotVisible: one names none. UsageError: one names several.
+        """
+        rows = self.rows(kb_id)
+        found: dict[str, dict[str, Any]] = {}
+        for name in names:
+            same = [row for row in rows if name in (row["document_id"], row["external_id"], row["url"])]
+            same = same or [row for row in rows if row["title"] == name]
+            if not same:
+                raise NotVisible(f"There is no document {name!r} in {kb_id}; `kb docs {kb_id}` lists them.")
+            if len(same) > 1:
+                which = ", ".join(row["document_id"] for row in same)
+                raise UsageError(f"{name!r} names several documents of {kb_id}; use one id of: {which}.")
+            found[same[0]["document_id"]] = same[0]
+        return list(found.values())
 
     def owners(self, document_ids: Sequence[str]) -> dict[str, str]:
         """document_id -> source_id of the documents that are known and not archived."""
@@ -66,6 +91,11 @@ class Documents:
         values = {"status": status, "error_kind": None, "error": None, "run_id": run_id}
         self.update({"document_id": document, **values} for document in document_ids)
 
+    def archive(self, document_ids: Sequence[str], run_id: str) -> None:
+        """Take documents out of retrieval; their rows stay as the record of what was there."""
+        gone = {"status": "archived", "error_kind": None, "error": None, "missing_since": None, "chunks": 0}
+        self.update({"document_id": document, "run_id": run_id, **gone} for document in document_ids)
+
     def release_unfinished(self, source: SourceRow) -> int:
         """Documents of a source in a working status go back to `pending`; returns how many."""
         table = kb_documents.c
@@ -91,6 +121,19 @@ class Documents:
                 )
             ready = kb_documents.update().where(unfinished, table.document_id.in_(done))
             connection.execute(ready.values(status="ready", error_kind=None, error=None, updated_at=datetime.now(UTC)))
+
+    def missing(self, kb_id: str, source_id: str) -> dict[str, str]:
+        """document_id -> external_id of a source's documents that its last listing did not name."""
+        table = kb_documents.c
+        query = sa.select(table.document_id, table.external_id).where(
+            table.kb_id == kb_id, table.source_id == source_id, table.missing_since.is_not(None)
+        )
+        with reading(self._engine) as connection:
+            return {document: external for document, external in connection.execute(query)}
+
+    def set_missing(self, document_ids: Sequence[str], since: datetime | None) -> None:
+        """Note since when documents are not listed any more; None: they are, or their retirement is done."""
+        self.update({"document_id": document, "missing_since": since} for document in document_ids)
 
     def not_live(self, document_ids: Sequence[str]) -> set[str]:
         """Those of the documents that are archived or unknown."""

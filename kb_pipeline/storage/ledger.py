@@ -1,14 +1,15 @@
 """The ledger: per stage and unit, what was done with which inputs; so a stage can ask what is left to do."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
 
-from kb_pipeline.errors import RETRIED_KINDS, UnitFailure
+from kb_pipeline.errors import UnitFailure
 from kb_pipeline.ids import sha256_hex
+from kb_pipeline.retries import next_try
 from kb_pipeline.storage.engine import reading, upsert
 from kb_pipeline.storage.tables import ledger
 
@@ -71,7 +72,7 @@ class Ledger:
             mine.c.unit.is_(None),
             mine.c.input_hash != theirs.c.output_hash,
             mine.c.recipe != recipe,
-            sa.and_(mine.c.status == "failed", mine.c.error_kind.in_(sorted(RETRIED_KINDS))),
+            mine.c.next_try_at <= datetime.now(UTC),
         )
         query = sa.select(theirs.c.unit, theirs.c.output_hash).select_from(joined)
         query = query.where(has_input, theirs.c.output_hash != "", is_due)
@@ -105,12 +106,16 @@ class Ledger:
         self, stage: str, kb_id: str, source_id: str, recipe: str, run_id: str, entries: Iterable[Entry]
     ) -> None:
         """Write outcomes. Called after the data is committed, never before."""
-        entries = list(entries)
+        entries, now = list(entries), datetime.now(UTC)
         before = self.known(stage, [entry.unit for entry in entries if entry.failure])
         rows = []
         for entry in entries:
             old = before.get(entry.unit, {})
             keeps_output = entry.failure is not None and entry.failure.kind not in REMOVES_OUTPUT
+            is_same_work = (old.get("status"), old.get("input_hash"), old.get("recipe")) == (
+                "failed", entry.input_hash, recipe,
+            )  # fmt: skip
+            attempts = old["attempts"] + 1 if is_same_work else 1
             rows.append(
                 {
                     "stage": stage,
@@ -122,13 +127,14 @@ class Ledger:
                     "recipe": recipe,
                     "output_hash": old.get("output_hash", "") if keeps_output else entry.output_hash,
                     "rows": old.get("rows", 0) if keeps_output else entry.rows,
-                    "attempts": old.get("attempts", 0) + 1 if entry.failure else 1,
+                    "attempts": attempts,
+                    "next_try_at": next_try(entry.failure, attempts, now) if entry.failure else None,
                     "error_kind": entry.failure.kind if entry.failure else None,
                     "error": str(entry.failure) if entry.failure else None,
                     "tokens": entry.tokens,
                     "cost_usd": entry.cost_usd,
                     "run_id": run_id,
-                    "updated_at": datetime.now(UTC),
+                    "updated_at": now,
                 }
             )
         upsert(ledger, self._engine, rows)
@@ -137,8 +143,31 @@ class Ledger:
         """Let a stage do a unit again whose output turned out to be unusable."""
         here = sa.and_(ledger.c.stage == stage, ledger.c.unit == unit)
         with self._engine.begin() as connection:
-            values = {"status": "failed", "error_kind": failure.kind, "error": str(failure)}
+            now = datetime.now(UTC)
+            values = {"status": "failed", "error_kind": failure.kind, "error": str(failure), "next_try_at": now}
             connection.execute(ledger.update().where(here).values(**values))
+
+    def let_be(self, stage: str, kb_id: str, source_id: str, recipe: str, seen: Collection[str]) -> None:
+        """Ask no more for units that a windowed listing has left behind: what they have stands, whatever made it."""
+        here = sa.and_(ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id)
+        asked = sa.or_(ledger.c.recipe != recipe, ledger.c.next_try_at.is_not(None))
+        with reading(self._engine) as connection:
+            units = set(connection.execute(sa.select(ledger.c.unit).where(here, asked)).scalars())
+        self._update(sorted(units.difference(seen)), ledger.c.stage == stage, recipe=recipe, next_try_at=None)
+
+    def make_due(self, units: Sequence[str]) -> None:
+        """Let failed units be tried at the next sync, as if for the first time; in whatever stage they failed."""
+        self._update(units, ledger.c.status == "failed", next_try_at=datetime.now(UTC), attempts=0)
+
+    def make_stale(self, units: Sequence[str]) -> None:
+        """Let every stage do units anew at the next sync; until then their output stands."""
+        self._update(units, sa.true(), recipe="", attempts=0)
+
+    def _update(self, units: Sequence[str], condition: sa.ColumnElement[bool], **values: Any) -> None:
+        if units:
+            statement = ledger.update().where(condition, ledger.c.unit == sa.bindparam("_unit")).values(**values)
+            with self._engine.begin() as connection:
+                connection.execute(statement, [{"_unit": unit} for unit in units])
 
     def remove(self, stage: str, units: Sequence[str]) -> None:
         """Forget units; called after their data is gone."""
@@ -160,10 +189,10 @@ class Ledger:
         return done, rows
 
     def is_settled(self, stage: str, kb_id: str, source_id: str, recipe: str) -> bool:
-        """True if no unit of a partition waits for another try or was done under another recipe."""
+        """True if no unit of a partition is due for another try or was done under another recipe."""
         here = sa.and_(ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id)
-        waits = sa.and_(ledger.c.status == "failed", ledger.c.error_kind.in_(sorted(RETRIED_KINDS)))
-        query = sa.select(ledger.c.unit).where(here, sa.or_(waits, ledger.c.recipe != recipe)).limit(1)
+        is_due = ledger.c.next_try_at <= datetime.now(UTC)
+        query = sa.select(ledger.c.unit).where(here, sa.or_(is_due, ledger.c.recipe != recipe)).limit(1)
         with reading(self._engine) as connection:
             return connection.execute(query).first() is None
 

@@ -73,9 +73,9 @@ def test_tokens_and_scripts_do_not_make_a_new_version_but_words_do(world: World)
     assert version("<p>other words</p>") != one
 
 
-def test_a_missing_page_fails_and_lists_nothing_as_complete(world: World) -> None:
-    with pytest.raises(Gone):
-        world.listing()
+def test_a_missing_page_is_a_listing_of_nothing_that_says_why(world: World) -> None:
+    listing = world.listing()
+    assert (list(listing.items), listing.is_complete, type(listing.gone)) == ([], True, Gone)
     world.stub.serve(PAGE, "<html>x</html>")
     assert world.listing().is_complete is False
 

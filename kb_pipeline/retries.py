@@ -1,0 +1,50 @@
+"""When a failed unit of work is tried again, and what a person can do about it. Pure."""
+
+from datetime import datetime, timedelta
+
+from kb_pipeline.errors import RETRIED_KINDS, UnitFailure
+
+MAX_ATTEMPTS = 8
+"""After so many failures in a row a unit is in quarantine: only `kb retry`, new bytes or other settings take it out."""
+_FIRST_WAIT = timedelta(minutes=5)
+_LONGEST_WAIT = timedelta(days=1)
+
+_ADVICE = {
+    "blocked": "the source refuses us: see whether it may be read at all",
+    "unsupported": "give a file of a type that is read; it is read again when its bytes change",
+    "corrupt": "mend or replace it; it is read again when its bytes change",
+    "too_large": "raise the limit that the reason names, then `kb retry`",
+    "auth": "give the login or remove the password, then `kb retry`",
+    "budget": "raise the budget, or wait for the next month",
+    "bug": "the run's log has it whole; please report it",
+}
+"""Beside the reason, which is the unit's own, what helps by kind."""
+
+
+def next_try(failure: UnitFailure, attempts: int, now: datetime) -> datetime | None:
+    """When a unit that failed for the n-th time in a row is due again; None where trying by itself is over.
+
+    The first time at the next sync, whenever that is; then after 5 minutes, doubled up to a day, and never before the
+    service itself asked to be asked again. What waits for money is due as soon as there is some.
+    """
+    if failure.kind == "budget":
+        return now
+    if failure.kind not in RETRIED_KINDS or attempts >= MAX_ATTEMPTS:
+        return None
+    wait = timedelta(0) if attempts <= 1 else min(_LONGEST_WAIT, _FIRST_WAIT * 2 ** (attempts - 2))
+    asked = timedelta(seconds=getattr(failure, "retry_after_s", None) or 0)
+    return now + max(wait, asked)
+
+
+def next_step(kind: str, attempts: int, next_try_at: datetime | None, now: datetime) -> str:
+    """One phrase: when it is tried again by itself, or what a person can do."""
+    advice = _ADVICE.get(kind, "")
+    if kind not in RETRIED_KINDS or kind == "budget":
+        return advice
+    if next_try_at is None:
+        again = f"given up after {attempts} attempts: `kb retry` tries it again"
+    elif next_try_at <= now:
+        again = "tried again at the next sync"
+    else:
+        again = f"tried again after {next_try_at:%Y-%m-%d %H:%M} UTC"
+    return f"{advice}; {again}" if advice else again
