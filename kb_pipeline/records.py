@@ -16,6 +16,9 @@ DocumentStatus = Literal[
 ]
 Json = Mapping[str, Any]
 
+VALIDATORS = frozenset({"etag", "last_modified"})
+"""Keys of a source's state for conditional requests; withheld where every item is to be named again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:

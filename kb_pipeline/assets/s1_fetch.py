@@ -9,10 +9,10 @@ from kb_pipeline import ids
 from kb_pipeline.assets.result import Check, inspect_dataset
 from kb_pipeline.assets.stage import Progress, StageRun
 from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
-from kb_pipeline.connectors.base import VALIDATORS, Connector
+from kb_pipeline.connectors.base import Connector
 from kb_pipeline.connectors.registry import Registry
 from kb_pipeline.errors import UnitFailure
-from kb_pipeline.records import Item, Listing
+from kb_pipeline.records import VALIDATORS, Item, Listing
 from kb_pipeline.schemas import RAW_ITEMS
 from kb_pipeline.stages.intake import clean_item, compare, document_listed, raw_output_hash, raw_row
 from kb_pipeline.stages.retirement import Retirement, retirement
@@ -106,10 +106,13 @@ def _sync_batch(run: StageRun, connector: Connector, batch: list[Item], seen: se
     source, store = run.source, run.store
     items = [clean_item(item) for item in batch]
     keyed = [(ids.document_id(source.kb_id, source.connector, i.external_id, source.namespace), i) for i in items]
+    forgotten = store.forgotten.among(source.kb_id, [unit for unit, _ in keyed])
+    keyed = [(unit, item) for unit, item in keyed if unit not in forgotten]
     units = [unit for unit, _ in keyed]
     known, owners = store.ledger.known(run.stage, units), store.documents.owners(units)
     intake = compare(keyed, source.source_id, known, owners, seen, run.recipe, datetime.now(UTC))
     run.count(rows_in=len(batch), skipped=intake.unchanged, elsewhere=intake.elsewhere, repeated=intake.repeated)
+    run.count(forgotten=len(forgotten))
     new = sum(unit not in known for unit, _ in intake.wanted)
     again = sum(unit in known and known[unit]["input_hash"] == item.version for unit, item in intake.wanted)
     run.count(new=new, changed=len(intake.wanted) - new - again, again=again)

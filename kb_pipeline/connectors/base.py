@@ -5,9 +5,6 @@ from typing import ClassVar, Protocol
 
 from kb_pipeline.records import HttpResponse, Item, Json, Listing, RawItem, Source
 
-VALIDATORS = frozenset({"etag", "last_modified"})
-"""State keys of conditional requests. The stage withholds them when it needs every item named again."""
-
 
 class Http(Protocol):
     """The one way to the outside: guarded, capped, polite, retried. Raises `UnitFailure`s, typed by status."""

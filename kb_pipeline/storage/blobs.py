@@ -3,6 +3,7 @@
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from kb_pipeline.errors import Lost
@@ -43,6 +44,16 @@ class Blobs:
             self._path(digest).unlink(missing_ok=True)
             raise Lost(f"The stored bytes {digest[:12]}… are damaged; the next sync fetches them again.")
         return content
+
+    def digests(self) -> Iterator[str]:
+        """Names of all blobs."""
+        for path in self._root.glob("??/*"):
+            if not path.name.startswith("."):
+                yield path.parent.name + path.name
+
+    def remove(self, digest: str) -> None:
+        """Remove a blob if it is there."""
+        self._path(digest).unlink(missing_ok=True)
 
     def _path(self, digest: str) -> Path:
         return self._root / digest[:2] / digest[2:]

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from kb_pipeline import ids
 from kb_pipeline.errors import NotVisible, UnitFailure, UsageError
-from kb_pipeline.records import Scope
+from kb_pipeline.records import VALIDATORS, Scope
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.catalog_records import KnowledgeBase, SourceRow
 from kb_pipeline.storage.catalog_rules import VISIBLE
@@ -138,7 +138,8 @@ class Catalog:
         """
         with self.engine.begin() as connection:
             here = kb_sources.c.kb_id == kb_id
-            same = sa.and_(here, kb_sources.c.connector == connector, kb_sources.c.input == source_input)
+            standing = kb_sources.c.removed_at.is_(None)
+            same = sa.and_(here, standing, kb_sources.c.connector == connector, kb_sources.c.input == source_input)
             known = connection.execute(sa.select(kb_sources.c.source_id).where(same)).scalar()
             changed = {"options": dict(options or {}), "every_s": every_s, "cron": cron, "due_at": _now()}
             if known:
@@ -146,7 +147,8 @@ class Catalog:
                     changed["name"] = name
                 connection.execute(kb_sources.update().where(kb_sources.c.source_id == known), changed)
             else:
-                rivals = sa.select(kb_sources.c.source_id).where(here, kb_sources.c.connector == connector).limit(1)
+                alike = sa.and_(here, standing, kb_sources.c.connector == connector)
+                rivals = sa.select(kb_sources.c.source_id).where(alike).limit(1)
                 is_alone = ids_are_global or connection.execute(rivals).first() is None
                 base = ids.slug(name or source_input.rstrip("/").rsplit("/", 1)[-1], 30)
                 known = _free_id(connection, kb_sources.c.source_id, base, always_suffix=True)
@@ -158,9 +160,10 @@ class Catalog:
                 connection.execute(kb_sources.insert(), row)
         return self.source(kb_id, known)
 
-    def sources(self, kb_id: str | None = None) -> list[SourceRow]:
-        """Sources of one knowledge base, or of all, oldest first."""
-        return self._sources(kb_sources.c.kb_id == kb_id if kb_id else sa.true())
+    def sources(self, kb_id: str | None = None, *, removed: bool = False) -> list[SourceRow]:
+        """Sources of one knowledge base, or of all, oldest first; or those that were removed."""
+        here = kb_sources.c.kb_id == kb_id if kb_id else sa.true()
+        return self._sources(here, removed)
 
     def due_sources(self, now: datetime) -> list[SourceRow]:
         """Sources with a schedule whose next sync is due, longest overdue first."""
@@ -168,15 +171,16 @@ class Catalog:
         found = self._sources(sa.and_(scheduled, kb_sources.c.due_at <= now))
         return sorted(found, key=lambda source: (source.due_at or now, source.source_id))
 
-    def source(self, kb_id: str, name_or_id: str) -> SourceRow:
-        """One source of a knowledge base by id, else by name or input.
+    def source(self, kb_id: str, name_or_id: str, *, removed: bool = False) -> SourceRow:
+        """One source of a knowledge base by id, else by name or input; among those that stand, or were removed.
 
         Raises: NotVisible: there is none.
         """
         table = kb_sources.c
         here = table.kb_id == kb_id
         by_name = sa.or_(table.name == name_or_id, table.input == name_or_id)
-        found = self._sources(sa.and_(here, table.source_id == name_or_id)) or self._sources(sa.and_(here, by_name))
+        by_id = sa.and_(here, table.source_id == name_or_id)
+        found = self._sources(by_id, removed) or self._sources(sa.and_(here, by_name), removed)
         if not found:
             raise NotVisible(f"Knowledge base {kb_id!r} has no source {name_or_id!r}; `kb sources {kb_id}` lists them.")
         return found[0]
@@ -198,13 +202,30 @@ class Catalog:
             with self.engine.begin() as connection:
                 connection.execute(asked.values(due_at=until, syncs=kb_sources.c.syncs + 1))
 
+    def source_was_removed(self, source: SourceRow) -> None:
+        """Take a source out of every list; what it had goes afterwards."""
+        self._update_source(source, removed_at=_now(), due_at=None, state={})
+
+    def list_afresh(self, kb_id: str) -> None:
+        """Let the sources of a knowledge base name everything they hold at their next sync, changed or not."""
+        with self.engine.begin() as connection:
+            for source_id, state in connection.execute(
+                sa.select(kb_sources.c.source_id, kb_sources.c.state).where(kb_sources.c.kb_id == kb_id)
+            ).all():
+                kept = {key: value for key, value in state.items() if key not in VALIDATORS}
+                change = kb_sources.update().where(kb_sources.c.source_id == source_id)
+                connection.execute(change.values(state=kept))
+
     def _update_source(self, source: SourceRow, **values: Any) -> None:
         with self.engine.begin() as connection:
             connection.execute(kb_sources.update().where(kb_sources.c.source_id == source.source_id).values(**values))
 
-    def _sources(self, condition: sa.ColumnElement[bool]) -> list[SourceRow]:
+    def _sources(self, condition: sa.ColumnElement[bool], removed: bool = False) -> list[SourceRow]:
+        state = kb_sources.c.removed_at.is_not(None) if removed else kb_sources.c.removed_at.is_(None)
         with reading(self.engine) as connection:
-            query = sa.select(kb_sources).where(condition).order_by(kb_sources.c.created_at, kb_sources.c.source_id)
+            query = (
+                sa.select(kb_sources).where(condition, state).order_by(kb_sources.c.created_at, kb_sources.c.source_id)
+            )
             return [SourceRow(**row) for row in connection.execute(query).mappings()]
 
     # Events

@@ -40,6 +40,7 @@ class SourceRow(Source):
     error_kind: str | None = None
     error: str | None = None
     created_at: datetime | None = None
+    removed_at: datetime | None = None
 
     @property
     def partition(self) -> str:

@@ -96,6 +96,11 @@ class Documents:
         gone = {"status": "archived", "error_kind": None, "error": None, "missing_since": None, "chunks": 0}
         self.update({"document_id": document, "run_id": run_id, **gone} for document in document_ids)
 
+    def remove(self, document_id: str) -> None:
+        """Remove a document's row: not even that it was there is left."""
+        with self._engine.begin() as connection:
+            connection.execute(kb_documents.delete().where(kb_documents.c.document_id == document_id))
+
     def release_unfinished(self, source: SourceRow) -> int:
         """Documents of a source in a working status go back to `pending`; returns how many."""
         table = kb_documents.c

@@ -45,6 +45,21 @@ def reading(engine: sa.Engine) -> sa.Connection:
     return engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
 
+def vacuum(engine: sa.Engine) -> None:
+    """Write the database anew, so that what was deleted is in no page and no log of it any more.
+
+    Raises: SystemicError: another process keeps reading it.
+    """
+    with reading(engine) as connection:
+        if engine.dialect.name != "sqlite":
+            connection.exec_driver_sql("VACUUM FULL")
+            return
+        connection.exec_driver_sql("VACUUM")
+        busy = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
+    if busy:
+        raise SystemicError("The catalog is being read by another process, so its log could not be emptied; try again.")
+
+
 def upsert(
     table: sa.Table, engine: sa.Engine, rows: list[dict[str, object]], keep: frozenset[str] = frozenset()
 ) -> None:

@@ -28,6 +28,7 @@ from kb_pipeline.storage.lance_upkeep import (
     IndexStatistics,
     create_scalar_indexes,
     maintain,
+    rewrite,
     statistics,
 )
 
@@ -126,6 +127,18 @@ class ChunkIndex:
             return []
         with self._lease(), systemic(self.path, "maintained"):
             return maintain(self.path, vector_index_rows)
+
+    def purge(self, kb_id: str, document_ids: Sequence[str], vector_index_rows: int = VECTOR_INDEX_ROWS) -> int:
+        """Remove documents' rows from the table, its indexes and every old version; returns how many rows stood.
+
+        Costs a rewrite of the table. Searches that read an old version at this moment start over.
+        """
+        if open_table(self.path) is None:
+            return 0
+        removed = self.delete_documents(kb_id, document_ids)
+        with self._lease(), systemic(self.path, "purged"):
+            rewrite(self.path, vector_index_rows)
+        return removed
 
     def statistics(self) -> IndexStatistics:
         """State of the table; zeros if it was never written."""

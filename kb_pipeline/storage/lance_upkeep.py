@@ -69,10 +69,7 @@ def maintain(path: Path, vector_index_rows: int) -> list[str]:
         table = _reopened(path)
         done.append("compacted")
     if _vector_index_is_due(table, vector_index_rows):
-        partitions = max(1, int(table.count_rows() ** 0.5))
-        table.create_index(
-            "vector", "IVF_SQ", name=VECTOR_INDEX, metric="cosine", num_partitions=partitions, replace=True
-        )
+        _train(table)
         table = _reopened(path)
         done.append("vector index trained")
     if any(_unindexed(table).values()):
@@ -86,6 +83,29 @@ def maintain(path: Path, vector_index_rows: int) -> list[str]:
     ):
         done.append("old versions removed")
     return done
+
+
+def rewrite(path: Path, vector_index_rows: int) -> None:
+    """Write rows and indexes anew and drop every older version: nothing that was deleted is left in any file."""
+    table = _reopened(path)
+    table.optimize.compact_files(
+        target_rows_per_fragment=_FRAGMENT_ROWS, materialize_deletions=True, materialize_deletions_threshold=0.0
+    )
+    create_scalar_indexes(_reopened(path))
+    table = _reopened(path)
+    if any(index.name == VECTOR_INDEX for index in table.describe_indices()):
+        if table.count_rows() >= vector_index_rows:
+            _train(table)
+        else:
+            table.drop_index(VECTOR_INDEX)
+    _reopened(path).cleanup_old_versions(
+        older_than=timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
+    )
+
+
+def _train(table: "lance.LanceDataset") -> None:
+    partitions = max(1, int(table.count_rows() ** 0.5))
+    table.create_index("vector", "IVF_SQ", name=VECTOR_INDEX, metric="cosine", num_partitions=partitions, replace=True)
 
 
 def statistics(path: Path) -> IndexStatistics:

@@ -39,6 +39,11 @@ class Layout:
         return self.home / "locks"
 
     @property
+    def forget_key(self) -> Path:
+        """Key under which forgotten documents are remembered."""
+        return self.root / "forget.key"
+
+    @property
     def blobs(self) -> Path:
         return self.root / "blobs"
 

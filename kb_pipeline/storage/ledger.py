@@ -176,6 +176,17 @@ class Ledger:
                 statement = ledger.delete().where(ledger.c.stage == stage, ledger.c.unit == sa.bindparam("_unit"))
                 connection.execute(statement, [{"_unit": unit} for unit in units])
 
+    def remove_source(self, kb_id: str, source_id: str) -> None:
+        """Forget all units of a source in every stage."""
+        with self._engine.begin() as connection:
+            here = sa.and_(ledger.c.kb_id == kb_id, ledger.c.source_id == source_id)
+            connection.execute(ledger.delete().where(here))
+
+    def remove_unit(self, unit: str) -> None:
+        """Forget a unit in every stage."""
+        with self._engine.begin() as connection:
+            connection.execute(ledger.delete().where(ledger.c.unit == unit))
+
     def totals(self, stage: str, kb_id: str, source_id: str) -> tuple[int, int]:
         """(units done, rows they have) of a partition."""
         query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(ledger.c.rows), 0)).where(

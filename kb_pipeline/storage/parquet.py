@@ -1,6 +1,7 @@
 """Parquet datasets: one folder per source, a few part files in it, each replaced whole and at once."""
 
 import os
+import shutil
 import uuid
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -63,6 +64,16 @@ class Dataset:
         if here:
             self.replace(self.table.schema.empty_table(), here)
         return len(here)
+
+    def remove(self) -> None:
+        """Remove everything, files that were set aside too."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._places = None
+
+    def discard_damaged(self) -> None:
+        """Remove the files that were set aside: nobody can say what is in them."""
+        for aside in self._folder.glob("*.damaged"):
+            aside.unlink()
 
     def scan(
         self, document_ids: Collection[str] | None = None, columns: list[str] | None = None, batch: int = 256
@@ -176,6 +187,15 @@ def _write(rows: pa.Table, path: Path) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def column_values(layout: Layout, table: Table, column: str) -> set[str]:
+    """Distinct values of a text column over every source's rows."""
+    found: set[str] = set()
+    for part in (layout.parquet / table.name).rglob("part-*.parquet"):
+        values = pq.ParquetFile(part).read(columns=[column])[column]
+        found.update(map(str, pc.unique(values).to_pylist()))
+    return found
 
 
 def write_empty(layout: Layout, table: Table) -> None:

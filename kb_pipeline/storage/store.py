@@ -1,25 +1,26 @@
 """The store: one object that hands out catalog, ledger, blobs, datasets and indexes of a home."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
 import pyarrow as pa
 from filelock import FileLock, Timeout
 
-from kb_pipeline.errors import SystemicError
+from kb_pipeline.errors import SystemicError, UsageError
 from kb_pipeline.records import Space
-from kb_pipeline.schemas import PARQUET_TABLES, Table
+from kb_pipeline.schemas import PARQUET_TABLES, RAW_ITEMS, Table
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.blobs import Blobs
 from kb_pipeline.storage.catalog import Catalog
 from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.documents import Documents
+from kb_pipeline.storage.forgotten import Forgotten
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.lance_table import spaces
 from kb_pipeline.storage.layout import Layout
 from kb_pipeline.storage.ledger import Ledger
-from kb_pipeline.storage.parquet import Dataset, write_empty
+from kb_pipeline.storage.parquet import Dataset, column_values, write_empty
 
 _LOCK_WAIT_S = 3600.0
 
@@ -39,6 +40,10 @@ class Store:
     @cached_property
     def documents(self) -> Documents:
         return Documents(self.catalog.engine)
+
+    @cached_property
+    def forgotten(self) -> Forgotten:
+        return Forgotten(self.catalog.engine, self.layout.forget_key)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -78,6 +83,30 @@ class Store:
             raise SystemicError(
                 f"Source {source.partition} has been held by another run for an hour; stop that run, then sync again."
             ) from None
+
+    @contextmanager
+    def holding(self, sources: Iterable[SourceRow]) -> Iterator[None]:
+        """Hold several sources at once, without waiting.
+
+        Raises: UsageError: a run is at work on one of them.
+        """
+        with ExitStack() as held:
+            for source in sorted(sources, key=lambda source: source.partition):
+                try:
+                    held.enter_context(self._lock(source).acquire(timeout=0))
+                except Timeout:
+                    raise UsageError(
+                        f"A run is at work on {source.kb_id}/{source.source_id}; wait for it or stop it first."
+                    ) from None
+            yield
+
+    def remove_unused_blobs(self) -> int:
+        """Remove bytes that no document has any more; returns how many files. Every source must be held."""
+        used = column_values(self.layout, RAW_ITEMS, "raw_sha256")
+        unused = [digest for digest in self.blobs.digests() if digest not in used]
+        for digest in unused:
+            self.blobs.remove(digest)
+        return len(unused)
 
     def release_orphans(self, source: SourceRow) -> int:
         """Documents left half-way by a dead run go back to `pending`; returns how many. Leaves a living run alone."""

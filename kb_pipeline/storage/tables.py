@@ -77,6 +77,7 @@ kb_sources = sa.Table(
     sa.Column("error_kind", sa.String(16), doc="kind of its failure"),
     sa.Column("error", sa.Text, doc="why the last listing failed"),
     sa.Column("created_at", _TIME, nullable=False, doc="when it was added"),
+    sa.Column("removed_at", _TIME, doc="when it was removed; the row stays, so that its id is never used again"),
     info={"about": "Where knowledge bases get their documents, when, and how the last listing went."},
 )
 
@@ -152,6 +153,20 @@ retrieval_events = sa.Table(
         doc="JSON: candidates of each channel, passages answered with, milliseconds, table versions",
     ),
     info={"about": "A row per search: what was asked and what was answered, without names of callers."},
+)
+
+
+forgotten = sa.Table(
+    "forgotten",
+    metadata,
+    sa.Column(
+        "identity", sa.String(64), primary_key=True, doc="keyed hash of the document's id: says nothing by itself"
+    ),
+    sa.Column("kb_id", sa.String(40), nullable=False, index=True, doc="knowledge base"),
+    sa.Column("by", sa.Text, nullable=False, doc="who asked for it"),
+    sa.Column("at", _TIME, nullable=False, doc="when it was asked for"),
+    sa.Column("completed_at", _TIME, doc="when nothing was left; empty while something still waits"),
+    info={"about": "Documents that were forgotten and must not come back. No title, no address, no text."},
 )
 
 

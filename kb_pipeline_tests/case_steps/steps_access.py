@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kb_pipeline import sharing
 from kb_pipeline.errors import KbError
+from kb_pipeline.lifecycle import sharing
 from kb_pipeline.query import Caller
 from kb_pipeline.query.scope import Scope, scope_of
 from kb_pipeline_tests.case_steps.reading import DocumentView

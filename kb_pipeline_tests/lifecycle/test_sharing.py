@@ -3,7 +3,7 @@
 import pytest
 
 from kb_pipeline.errors import UsageError
-from kb_pipeline.sharing import set_scope
+from kb_pipeline.lifecycle.sharing import set_scope
 from kb_pipeline.storage.store import Store
 
 

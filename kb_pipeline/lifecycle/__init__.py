@@ -1,0 +1,1 @@
+"""What happens to knowledge bases, sources and documents as wholes: sharing, removing, forgetting."""
