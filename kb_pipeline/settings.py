@@ -45,6 +45,10 @@ class Settings(BaseModel):
     embedding_batch: int = Field(8, ge=1, le=1024, description="Texts per pass of a sentence-transformers model.")
     threads: int = Field(default_factory=usable_cores, ge=1, description="Threads of the embedder.")
 
+    prices_file: Path | None = Field(
+        None, description="CSV of your own prices of models, read before those that come along (prices.csv)."
+    )
+
     # Query
     hybrid_search_enabled: bool = Field(True, description="Search the sparse channel beside the dense one.")
 

@@ -129,11 +129,11 @@ class StageRun:
         self.record(entries)
 
     def record(self, entries: Sequence[Entry]) -> None:
-        """Write the ledger; failed documents get their reason in the catalog first."""
+        """Write the ledger; failed documents get their reason in the catalog first. Without money they only wait."""
         self.store.documents.update(
             {
                 "document_id": entry.unit,
-                "status": "failed",
+                "status": "pending" if entry.failure.kind == "budget" else "failed",
                 "error_kind": entry.failure.kind,
                 "error": str(entry.failure),
                 "run_id": self.run_id,
@@ -141,7 +141,6 @@ class StageRun:
             for entry in entries
             if entry.failure
         )
-        self.count(tokens=sum(e.tokens for e in entries), cost_usd=sum(e.cost_usd for e in entries))
         ledger, source = self.store.ledger, self.source
         ledger.record(self.stage, source.kb_id, source.source_id, self.recipe, self.run_id, entries)
 

@@ -80,6 +80,8 @@ def _arrow(catalog: sa.Connection, table: sa.Table) -> pa.Table:
     rows = catalog.execute(sa.select(table)).mappings().all()
     columns: dict[str, pa.Array[Any]] = {}
     for column in table.columns:
+        if isinstance(column.type, sa.LargeBinary):
+            continue  # results of models: bulky, and nothing to read
         values = [row[column.name] for row in rows]
         if isinstance(column.type, sa.JSON):
             columns[column.name] = pa.array([json.dumps(value) for value in values], pa.string())

@@ -44,6 +44,7 @@ class Catalog:
         client_id: str = "",
         agency_id: str = "",
         description: str = "",
+        budget_usd: float | None = None,
     ) -> KnowledgeBase:
         """Add a knowledge base under a fresh id made from its name.
 
@@ -64,7 +65,7 @@ class Catalog:
             kb_id = _free_id(connection, knowledge_bases.c.kb_id, ids.slug(name))
             row: dict[str, Any] = {
                 "kb_id": kb_id, "name": name, "scope": scope, "tenant": tenant, "owner": owner, "client_id": client_id,
-                "agency_id": agency_id, "description": description, "created_at": _now(),
+                "agency_id": agency_id, "description": description, "created_at": _now(), "budget_usd": budget_usd,
             }  # fmt: skip
             connection.execute(knowledge_bases.insert(), row)
         return KnowledgeBase(**row)
@@ -111,6 +112,12 @@ class Catalog:
             changed = {"scope": scope, "tenant": tenant, "owner": owner, "client_id": client_id}
             connection.execute(knowledge_bases.update().where(table.kb_id == kb_id).values(**changed))
         return self.knowledge_base(kb_id)
+
+    def set_budget(self, kb_id: str, budget_usd: float | None) -> None:
+        """What paid models may cost a knowledge base in a month; None for no limit."""
+        with self.engine.begin() as connection:
+            change = knowledge_bases.update().where(knowledge_bases.c.kb_id == kb_id)
+            connection.execute(change.values(budget_usd=budget_usd))
 
     def _knowledge_bases(self, condition: sa.ColumnElement[bool] | sa.TextClause) -> list[KnowledgeBase]:
         with reading(self.engine) as connection:

@@ -22,6 +22,7 @@ class KnowledgeBase:
     agency_id: str
     description: str
     created_at: datetime
+    budget_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,10 @@ class Documents:
             return connection.execute(kb_documents.update().where(here).values(status="pending")).rowcount
 
     def settle(self, source: SourceRow, last_stage: str) -> None:
-        """Give each unfinished document the outcome the ledger has: `failed` with its reason, or `ready`."""
+        """Give each unfinished document the outcome the ledger has: `failed` with its reason, or `ready`.
+
+        What waits for money stays `pending`, with the reason.
+        """
         table = kb_documents.c
         mine = sa.and_(ledger.c.kb_id == source.kb_id, ledger.c.source_id == source.source_id)
         failures = sa.select(ledger.c.unit, ledger.c.error_kind, ledger.c.error).where(
@@ -118,14 +121,13 @@ class Documents:
         done = sa.select(ledger.c.unit).where(mine, ledger.c.stage == last_stage, ledger.c.status == "done")
         here = sa.and_(table.kb_id == source.kb_id, table.source_id == source.source_id)
         unfinished = sa.and_(here, table.status.in_((*_WORKING, "pending")))
+        change = kb_documents.update().where(unfinished).values(updated_at=datetime.now(UTC))
         with self._engine.begin() as connection:
             for unit, kind, error in connection.execute(failures).all():
-                failed = kb_documents.update().where(unfinished, table.document_id == unit)
-                connection.execute(
-                    failed.values(status="failed", error_kind=kind, error=error, updated_at=datetime.now(UTC))
-                )
-            ready = kb_documents.update().where(unfinished, table.document_id.in_(done))
-            connection.execute(ready.values(status="ready", error_kind=None, error=None, updated_at=datetime.now(UTC)))
+                outcome = {"status": "pending" if kind == "budget" else "failed", "error_kind": kind, "error": error}
+                connection.execute(change.where(table.document_id == unit).values(**outcome))
+            ready = change.where(table.document_id.in_(done))
+            connection.execute(ready.values(status="ready", error_kind=None, error=None))
 
     def missing(self, kb_id: str, source_id: str) -> dict[str, str]:
         """document_id -> external_id of a source's documents that its last listing did not name."""

@@ -61,20 +61,31 @@ def vacuum(engine: sa.Engine) -> None:
 
 
 def upsert(
-    table: sa.Table, engine: sa.Engine, rows: list[dict[str, object]], keep: frozenset[str] = frozenset()
+    table: sa.Table,
+    database: sa.Engine | sa.Connection,
+    rows: list[dict[str, object]],
+    keep: frozenset[str] = frozenset(),
 ) -> None:
-    """Insert rows, or update them by primary key except the columns in `keep`. All rows have the same columns."""
+    """Insert rows, or update them by primary key except the columns in `keep`. All rows have the same columns.
+
+    Args:
+        database: a connection whose transaction it joins, or an engine for one of its own.
+    """
     if not rows:
         return
-    if engine.dialect.name == "postgresql":
+    if database.dialect.name == "postgresql":
         from sqlalchemy.dialects.postgresql import insert
     else:
         from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
     statement = insert(table)
     keys = [column.name for column in table.primary_key]
     changed = {name: statement.excluded[name] for name in rows[0] if name not in keys and name not in keep}
-    with engine.begin() as connection:
-        connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed), rows)
+    whole = statement.on_conflict_do_update(index_elements=keys, set_=changed)
+    if isinstance(database, sa.Connection):
+        database.execute(whole, rows)
+        return
+    with database.begin() as connection:
+        connection.execute(whole, rows)
 
 
 def _sqlite_pragmas(connection: object, _record: object) -> None:

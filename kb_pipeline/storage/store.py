@@ -1,6 +1,6 @@
 """The store: one object that hands out catalog, ledger, blobs, datasets and indexes of a home."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 
@@ -20,6 +20,7 @@ from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.lance_table import spaces
 from kb_pipeline.storage.layout import Layout
 from kb_pipeline.storage.ledger import Ledger
+from kb_pipeline.storage.model_calls import costs_of, spent_usd
 from kb_pipeline.storage.parquet import Dataset, column_values, write_empty
 
 _LOCK_WAIT_S = 3600.0
@@ -48,6 +49,14 @@ class Store:
     @cached_property
     def ledger(self) -> Ledger:
         return Ledger(self.catalog.engine)
+
+    def costs_of(self, document_ids: Sequence[str]) -> Mapping[str, float]:
+        """What documents have cost so far, in USD; those that cost nothing are left out."""
+        return costs_of(self.catalog.engine, document_ids)
+
+    def spent_usd(self, kb_id: str) -> float:
+        """What a knowledge base has cost this month, UTC, with what is set aside."""
+        return spent_usd(self.catalog.engine, kb_id)
 
     def initialise(self) -> None:
         """Make the home: folders, catalog schema, a zero-row file per dataset."""

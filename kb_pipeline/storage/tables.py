@@ -43,6 +43,7 @@ knowledge_bases = sa.Table(
     sa.Column("owner", sa.Text, nullable=False, default="", doc="user it belongs to; scope user"),
     sa.Column("client_id", sa.Text, nullable=False, default="", doc="account it belongs to; scope account"),
     sa.Column("agency_id", sa.Text, nullable=False, default="", doc="agency of the account, for the record"),
+    sa.Column("budget_usd", sa.Float, doc="what paid models may cost in a calendar month, UTC; empty for no limit"),
     sa.Column("created_at", _TIME, nullable=False, doc="when it was made"),
     info={"about": "Knowledge bases, and who may see them."},
 )
@@ -155,6 +156,29 @@ retrieval_events = sa.Table(
     info={"about": "A row per search: what was asked and what was answered, without names of callers."},
 )
 
+
+model_calls = sa.Table(
+    "model_calls",
+    metadata,
+    sa.Column("service", sa.String(16), primary_key=True, doc="embedder, llm, …"),
+    sa.Column("model", sa.Text, primary_key=True, doc="provider/model@revision"),
+    sa.Column("recipe", sa.Text, primary_key=True, doc="everything beside input and model that shapes the result"),
+    sa.Column("input_sha256", sa.String(64), primary_key=True, doc="of the input; of all inputs where a batch is free"),
+    sa.Column("status", sa.String(8), nullable=False, doc="reserved, done or failed"),
+    sa.Column("kb_id", sa.String(40), nullable=False, doc="knowledge base it was made for first"),
+    sa.Column("source_id", sa.String(40), nullable=False, doc="source it was made for first"),
+    sa.Column("document_id", sa.String(25), index=True, doc="document it was made for first; empty for a free batch"),
+    sa.Column("inputs", sa.Integer, nullable=False, doc="texts in the call"),
+    sa.Column("tokens", sa.Integer, nullable=False, doc="tokens sent"),
+    sa.Column("cost_usd", sa.Float, nullable=False, doc="what it cost, or what is set aside for it"),
+    sa.Column("latency_ms", sa.Float, nullable=False, doc="how long it took, with the others of its batch"),
+    sa.Column("result", sa.LargeBinary, doc="what came back, for the next who asks; empty for free models"),
+    sa.Column("error", sa.Text, doc="why it failed"),
+    sa.Column("run_id", sa.String(64), nullable=False, doc="Dagster run"),
+    sa.Column("at", _TIME, nullable=False, doc="when"),
+    sa.Index("ix_model_calls_spent", "kb_id", "at"),
+    info={"about": "Every model call with its cost. What was paid for is kept, so that it is never paid for twice."},
+)
 
 forgotten = sa.Table(
     "forgotten",

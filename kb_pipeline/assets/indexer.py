@@ -1,0 +1,84 @@
+"""Batches of chunks into the search index: vectors where there are none yet, rows, costs, outcomes."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kb_pipeline.assets.stage import StageRun
+from kb_pipeline.errors import UnitFailure
+from kb_pipeline.metering import EmbeddingMeter, Text
+from kb_pipeline.stages.index_rows import index_rows
+from kb_pipeline.stages.rows import indexed_text
+from kb_pipeline.storage.lance import ChunkIndex
+from kb_pipeline.storage.ledger import Entry, Unit
+
+_TEXTS_AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Indexer:
+    """Indexes documents of one source.
+
+    Attributes:
+        others: the tenant's tables of other spaces, which documents leave once they are in `index`.
+    """
+
+    run: StageRun
+    index_table: ChunkIndex
+    others: Sequence[ChunkIndex]
+    meter: EmbeddingMeter
+    dims: int
+
+    def index(self, records: Sequence[dict[str, Any]], units: Mapping[str, Unit]) -> None:
+        """Embed what has no vector yet, and index the documents that lack none; the others get their reason.
+
+        Args:
+            records: all rows of the chunks table of some documents.
+        """
+        run, source = self.run, self.run.source
+        vectors = self.index_table.vectors_by_hash([record["indexed_hash"] for record in records])
+        missing = {
+            record["indexed_hash"]: Text(indexed_text(record), record["document_id"])
+            for record in records
+            if record["indexed_hash"] not in vectors
+        }
+        failures: dict[str, UnitFailure] = {}
+        for some in _slices(missing):
+            done = self.meter.embed(some)
+            vectors.update(done.vectors)
+            failures.update(done.failures)
+            run.count(embedded=done.calls, remembered=done.remembered, tokens=done.tokens, cost_usd=done.cost_usd)
+        failed = {r["document_id"]: failures[r["indexed_hash"]] for r in records if r["indexed_hash"] in failures}
+        whole = [record for record in records if record["document_id"] not in failed]
+        sizes = Counter(str(record["document_id"]) for record in whole)
+        rows = index_rows(whole, vectors, self.dims)
+        self.index_table.replace_documents(source.kb_id, source.source_id, list(sizes), rows)
+        for other in self.others:
+            other.delete_documents(source.kb_id, list(sizes))
+        embedded = {record["document_id"] for record in whole if record["indexed_hash"] in missing}
+        run.count(written=len(whole), documents_embedded=len(embedded))
+        self._settle(sizes, failed, units)
+
+    def _settle(self, sizes: Mapping[str, int], failed: Mapping[str, UnitFailure], units: Mapping[str, Unit]) -> None:
+        """Passages and cost into the catalog, outcomes into the ledger, which comes last."""
+        run, paid_for = self.run, self.meter.paid_for
+        run.store.documents.update({"document_id": d, "chunks": size} for d, size in sizes.items())
+        costs = run.store.costs_of(list(paid_for.keys() & {*sizes, *failed}))
+        run.store.documents.update({"document_id": d, "cost_usd": cost} for d, cost in costs.items())
+        entries = []
+        for document in (*sizes, *failed):
+            paid, given = paid_for.get(document, ()), units[document].input_hash
+            spent: dict[str, Any] = {"tokens": sum(c.tokens for c in paid), "cost_usd": sum(c.cost_usd for c in paid)}
+            failure = failed.get(document)
+            if failure:
+                entries.append(Entry(unit=document, input_hash=given, failure=run.failed(document, failure), **spent))
+            else:
+                entries.append(Entry(unit=document, input_hash=given, output_hash=given, rows=sizes[document], **spent))
+        run.record(entries)
+
+
+def _slices(texts: Mapping[str, Text]) -> Iterator[dict[str, Text]]:
+    items = list(texts.items())
+    for start in range(0, len(items), _TEXTS_AT_ONCE):
+        yield dict(items[start : start + _TEXTS_AT_ONCE])
