@@ -141,6 +141,11 @@ class StageRun:
             for entry in entries
             if entry.failure
         )
+        self.store.documents.update(
+            {"document_id": entry.unit, "chunks": 0}
+            for entry in entries
+            if entry.failure and entry.failure.kind in REMOVES_OUTPUT
+        )
         self.count(tokens=sum(e.tokens for e in entries), cost_usd=sum(e.cost_usd for e in entries))
         ledger, source = self.store.ledger, self.source
         ledger.record(self.stage, source.kb_id, source.source_id, self.recipe, self.run_id, entries)
