@@ -35,7 +35,7 @@ dev: setup ## Open the Dagster UI on this home
 	@$(BIN)/kb init > /dev/null
 	@echo "Dagster UI: http://127.0.0.1:$${PORT:-3000}"
 	@DAGSTER_HOME="$(KB_HOME)/dagster" PYTHONWARNINGS='ignore:Function `dev_command` is superseded' \
-		$(BIN)/dagster dev -w workspace.yaml -p $${PORT:-3000}
+		env --default-signal=INT,TERM $(BIN)/dagster dev -w workspace.yaml -p $${PORT:-3000}
 
 docs: setup ## Write docs/tables.md and docs/settings.md from the code
 	@$(BIN)/python -c "from kb_pipeline import schemas; print(schemas.as_markdown())" > docs/tables.md

@@ -15,9 +15,9 @@ COUNT = 1_200
 def start(folder, *words):
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "EMBEDDING_MODEL": "fake:cli:64", "BATCH_DOCUMENTS": "64"}
     return subprocess.Popen(
-        [sys.executable, "-m", "kb_pipeline.cli", *words],
+        ["env", "--default-signal=INT", sys.executable, "-m", "kb_pipeline.cli", *words],
         cwd=folder, env=env | {"KB_HOME": str(folder / "home")}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        text=True,
     )  # fmt: skip
 
 

@@ -54,8 +54,11 @@ def result_of(
     reasons = "; ".join(f"{key}: {failure}" for key, failure in broken.items())
     merged["no_source_failed"] = [("no_source_failed", not broken, reasons)]
     versions = [run.store.ledger.data_version(run.stage, run.source.kb_id, run.source.source_id) for run in runs]
+    metadata = metadata_of(runs)
+    if len(runs) + len(broken) > 1:  # each partition has metadata of its own, which the run's must not fill up
+        metadata = {f"run/{name}": value for name, value in metadata.items()}
     return dg.MaterializeResult(
-        metadata=metadata_of(runs),
+        metadata=metadata,
         check_results=[_check_result(name, checks) for name, checks in merged.items()],
         data_version=dg.DataVersion(versions[0] if len(versions) == 1 else ids.sha256_hex(*versions)),
     )

@@ -141,6 +141,11 @@ class StageRun:
             for entry in entries
             if entry.failure
         )
+        self.store.documents.update(
+            {"document_id": entry.unit, "chunks": 0}
+            for entry in entries
+            if entry.failure and entry.failure.kind in REMOVES_OUTPUT
+        )
         ledger, source = self.store.ledger, self.source
         ledger.record(self.stage, source.kb_id, source.source_id, self.recipe, self.run_id, entries)
 

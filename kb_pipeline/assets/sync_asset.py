@@ -88,6 +88,8 @@ def run_partitions(
                 checks = inspect(run)
         except (NotVisible, UsageError, UnitFailure) as failure:
             broken[key] = failure
+            if len(context.partition_keys) > 1:
+                context.add_asset_metadata({"not_worked_on": str(failure)}, partition_key=key)
             continue
         except SystemicError as error:
             raise dg.Failure(f"{stage} {key}: {error}", allow_retries=False) from error

@@ -85,6 +85,7 @@ def add_command(
 
     store = open_store()
     options = {key: list(globs) for key, globs in (("include", include), ("exclude", exclude)) if globs}
+    known = {source.source_id for source in store.catalog.sources()}
     with open_registry(store.settings) as registry:
         source = add_source(
             store.catalog, registry, kb, source_input, source_type=source_type, name=name, every=every, options=options
@@ -94,7 +95,9 @@ def add_command(
             {"source_id": source.source_id, "kb_id": source.kb_id, "type": source.connector, "input": source.input}
         )
     else:
-        click.echo(f"Added {source.source_id} ({source.connector}) to {source.kb_id}. Next: kb sync {source.kb_id}")
+        done = "Updated" if source.source_id in known else "Added"
+        where = f"{'in' if source.source_id in known else 'to'} {source.kb_id}"
+        click.echo(f"{done} {source.source_id} ({source.connector}) {where}. Next: kb sync {source.kb_id}")
 
 
 @click.command("apply")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kb_pipeline.cli.home import read_settings
+from kb_pipeline.cli.home import open_store, read_settings
 from kb_pipeline.cli.output import excerpt, print_json, print_table, printable
 
 if TYPE_CHECKING:
@@ -93,8 +93,15 @@ def eval_command(kb: str, queries: Path, qrels: Path, top_k: int, as_json: bool)
     from kb_pipeline.query import open_query
     from kb_pipeline.query.evaluate import evaluate, read_qrels, read_queries
 
+    judged = read_qrels(qrels)
     with open_query() as opened:
-        scores = evaluate(opened, kb, read_queries(queries), read_qrels(qrels), top_k)
+        scores = evaluate(opened, kb, read_queries(queries), judged, top_k)
+    there = {row["external_id"] for row in open_store().documents.rows(scores["kb_id"])}
+    strangers = len({document for of_query in judged.values() for document in of_query} - there)
+    if strangers:
+        click.echo(f"Note: {strangers} judged documents are not in {kb}; they count as not found.", err=True)
+    if scores["queries_unknown"]:
+        click.echo(f"Note: {scores['queries_unknown']} judged queries are not in {queries}; left out.", err=True)
     if as_json:
         print_json(scores)
         return

@@ -148,7 +148,7 @@ def print_reports(reports: Sequence[Mapping[str, Any]]) -> None:
 def print_failed(failed: Sequence[Mapping[str, Any]]) -> None:
     """A line per document that failed, with its kind and reason."""
     if failed:
-        click.echo("Documents that failed; the others are in:")
+        click.echo("Documents that stand as failed, from this sync or before; the others are in:")
     for row in failed:
         print_folded(reason_line(row["external_id"], row["error"], row["error_kind"]), "    ", "  ")
 

@@ -26,7 +26,10 @@ def sql_command(statement: str | None, as_json: bool, limit: int) -> None:
     """Run SQL (DuckDB) over every dataset; without STATEMENT, read statements from a prompt or stdin."""
     from kb_pipeline.storage.analytics import Analytics
 
-    analytics = Analytics(open_store())
+    store = open_store()
+    for source in store.catalog.sources():
+        store.release_orphans(source)
+    analytics = Analytics(store)
     if statement:
         columns, rows = analytics.query(statement)
         shown = rows[:limit] if limit and not as_json else rows

@@ -97,7 +97,8 @@ def _item(path: str, line: bytes, number: int, offset: int, lines_of: dict[bytes
             problem = f"the id {record_id!r} stands in line {first} already; give each record its own"
     if problem:
         locator["problem"] = problem
-        return Item(external_id=f"line:{number}", version=_version(line), locator=locator)
+        digest = _version(line)  # what it says, not where: other lines come and go above it
+        return Item(external_id=f"line:{digest[:12]}", version=f"{digest}:{number}", locator=locator)
     url, title = record.get("url"), record.get("title")
     return Item(
         external_id=record_id,

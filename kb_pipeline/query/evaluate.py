@@ -52,6 +52,7 @@ def evaluate(
         **means["hybrid"],
         **_percentiles(times),
         "channels": {name: means[name] for name in CHANNELS},
+        "queries_unknown": len(qrels.keys() - queries.keys()),
     }
 
 

@@ -215,6 +215,15 @@ def test_in_a_run_of_many_sources_a_failed_one_keeps_no_other_from_the_index(hom
     assert failed[0].severity == dg.AssetCheckSeverity.ERROR
     assert "gone" in failed[0].description
     assert home.store.catalog.source("k", bad.source_id).status == "failed"
+    told = {
+        (event.materialization.asset_key.to_user_string(), event.materialization.partition): event.materialization
+        for event in result.get_asset_materialization_events()
+    }
+    raw = told["raw_items", good.partition].metadata
+    assert (raw["dagster/row_count"].value, raw["written"].value, raw["run/written"].value) == (1, 1, 1)
+    raw = told["raw_items", bad.partition].metadata
+    assert "gone" in raw["not_worked_on"].value
+    assert "written" not in raw
 
 
 def test_a_source_can_be_registered_from_the_launchpad(home, folder):
