@@ -1,6 +1,8 @@
-"""When a failed unit of work is tried again, and what a person can do about it. Pure."""
+"""When a unit of work is due, when a failed one is tried again, and what a person can do about it. Pure."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from kb_pipeline.errors import RETRIED_KINDS, UnitFailure
 
@@ -19,6 +21,18 @@ _ADVICE = {
     "bug": "the run's log has it whole; please report it",
 }
 """Beside the reason, which is the unit's own, what helps by kind."""
+
+
+def is_due(row: Mapping[str, Any] | None, input_hash: str, recipe: str, now: datetime) -> bool:
+    """Whether a stage has to do a unit; `Ledger.needing` is the same as SQL.
+
+    Args:
+        row: the unit's row of the ledger, if it was ever done.
+    """
+    if row is None or row["input_hash"] != input_hash or row["recipe"] != recipe:
+        return True
+    due_at: datetime | None = row["next_try_at"]
+    return due_at is not None and due_at <= now
 
 
 def next_try(failure: UnitFailure, attempts: int, now: datetime) -> datetime | None:

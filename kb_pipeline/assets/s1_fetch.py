@@ -5,17 +5,17 @@ from functools import partial
 
 import dagster as dg
 
-from kb_pipeline import ids
+from kb_pipeline.assets.listing import intake_of, state_to_list_with, verdict_of
 from kb_pipeline.assets.result import Check, inspect_dataset
 from kb_pipeline.assets.stage import Progress, StageRun
 from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
 from kb_pipeline.connectors.base import Connector
 from kb_pipeline.connectors.registry import Registry
 from kb_pipeline.errors import UnitFailure
-from kb_pipeline.records import VALIDATORS, Item, Listing
+from kb_pipeline.records import Item, Listing
 from kb_pipeline.schemas import RAW_ITEMS
-from kb_pipeline.stages.intake import clean_item, compare, document_listed, raw_output_hash, raw_row
-from kb_pipeline.stages.retirement import Retirement, retirement
+from kb_pipeline.stages.intake import document_listed, raw_output_hash, raw_row
+from kb_pipeline.stages.retirement import Retirement
 from kb_pipeline.storage.catalog_records import next_due
 from kb_pipeline.storage.ledger import Entry
 from kb_pipeline.storage.store import Store
@@ -54,18 +54,16 @@ def sync_listing(run: StageRun, connector: Connector, is_accepted: bool = False)
     source, catalog = run.source, run.store.catalog
     due_at = next_due(source, datetime.now(UTC))
     seen: set[str] = set()
-    state = source.state
     healed = run.heal_dataset(run.store.dataset(RAW_ITEMS, source))
-    if healed or not run.store.ledger.is_settled(run.stage, source.kb_id, source.source_id, run.recipe):
-        state = {key: value for key, value in state.items() if key not in VALIDATORS}
     try:
-        listing = connector.list_items(source, state)
+        listing = connector.list_items(source, state_to_list_with(run.store, source, run.recipe, healed))
         for batch in run.batches(listing.items, None):
             seen.update(_sync_batch(run, connector, batch, seen))
     except UnitFailure as failure:
         catalog.source_failed(source, failure, due_at)
         raise
-    verdict = _retire(run, listing, seen, is_accepted)
+    verdict = verdict_of(run.store, source, listing, seen, is_accepted)
+    _retire(run, listing, seen, verdict)
     if listing.gone and (verdict.waiting or not verdict.retired):
         catalog.source_failed(source, listing.gone, due_at)
         raise listing.gone
@@ -74,23 +72,19 @@ def sync_listing(run: StageRun, connector: Connector, is_accepted: bool = False)
         catalog.source_failed(source, listing.gone, due_at)
 
 
-def _retire(run: StageRun, listing: Listing, seen: set[str], is_accepted: bool) -> Retirement:
+def _retire(run: StageRun, listing: Listing, seen: set[str], verdict: Retirement) -> None:
     """Archive what left the source, and note what is missed for the first time."""
     source, documents = run.source, run.store.documents
-    known = run.store.ledger.units(run.stage, source.kb_id, source.source_id)
-    waiting = documents.missing(source.kb_id, source.source_id).keys()
     if listing.is_unchanged:
+        known = run.store.ledger.units(run.stage, source.kb_id, source.source_id)
         run.count(rows_in=len(known), skipped=len(known))
     elif not listing.is_complete:
         run.store.ledger.let_be(run.stage, source.kb_id, source.source_id, run.recipe, seen)
-    named = set(known) if listing.is_unchanged or not listing.is_complete else seen
-    verdict = retirement(known, named, waiting, is_accepted)
     documents.archive(verdict.retired, run.run_id)
     run.retire(verdict.retired, run.store.dataset(RAW_ITEMS, source).delete)
     documents.set_missing(verdict.returned, None)
     documents.set_missing(verdict.waiting, datetime.now(UTC))
     run.count(waiting=len(verdict.waiting))
-    return verdict
 
 
 def _inspect(run: StageRun) -> list[Check]:
@@ -104,18 +98,9 @@ def _inspect(run: StageRun) -> list[Check]:
 
 def _sync_batch(run: StageRun, connector: Connector, batch: list[Item], seen: set[str]) -> list[str]:
     source, store = run.source, run.store
-    items = [clean_item(item) for item in batch]
-    keyed = [(ids.document_id(source.kb_id, source.connector, i.external_id, source.namespace), i) for i in items]
-    forgotten = store.forgotten.among(source.kb_id, [unit for unit, _ in keyed])
-    keyed = [(unit, item) for unit, item in keyed if unit not in forgotten]
-    units = [unit for unit, _ in keyed]
-    known, owners = store.ledger.known(run.stage, units), store.documents.owners(units)
-    intake = compare(keyed, source.source_id, known, owners, seen, run.recipe, datetime.now(UTC))
+    intake = intake_of(store, source, batch, seen, run.recipe)
     run.count(rows_in=len(batch), skipped=intake.unchanged, elsewhere=intake.elsewhere, repeated=intake.repeated)
-    run.count(forgotten=len(forgotten))
-    new = sum(unit not in known for unit, _ in intake.wanted)
-    again = sum(unit in known and known[unit]["input_hash"] == item.version for unit, item in intake.wanted)
-    run.count(new=new, changed=len(intake.wanted) - new - again, again=again)
+    run.count(new=intake.new, changed=intake.changed, again=len(intake.wanted) - intake.new - intake.changed)
     store.documents.save(document_listed(unit, source, item, run.run_id) for unit, item in intake.wanted)
     rows, entries = [], []
     for unit, item in intake.wanted:

@@ -21,6 +21,7 @@ from kb_pipeline.storage.ledger import Entry
 from kb_pipeline.storage.store import Store
 
 CODE_VERSION = "normalize-2"  # 2: another language detector
+RECIPE = ids.sha256_hex(CODE_VERSION)
 
 
 @sync_asset("parquet", CODE_VERSION, after=[raw_items])
@@ -36,8 +37,7 @@ def documents(
     def work(run: StageRun) -> None:
         normalize_source(run, sandbox, limits)
 
-    recipe = ids.sha256_hex(CODE_VERSION)
-    return run_partitions(context, store, progress, recipe, work, inspect_dataset(DOCUMENTS))
+    return run_partitions(context, store, progress, RECIPE, work, inspect_dataset(DOCUMENTS))
 
 
 def normalize_source(run: StageRun, sandbox: Sandbox, limits: ParseLimits) -> None:

@@ -13,6 +13,7 @@ from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
 from kb_pipeline.errors import UnitFailure
 from kb_pipeline.schemas import CHUNKS, DOCUMENTS
 from kb_pipeline.services.embedder import Embedder
+from kb_pipeline.settings import Settings
 from kb_pipeline.stages.chunk import SplitRules, split_document
 from kb_pipeline.stages.rows import chunk_rows, chunks_output_hash, marks_of
 from kb_pipeline.storage.ledger import Entry
@@ -29,17 +30,24 @@ def chunks(
     progress: dg.ResourceParam[Progress],
 ) -> dg.MaterializeResult:
     """Spans of the documents' text with exact offsets, each with a header that is searched but not cited."""
-    size, overlap = store.settings.split_sizes
-    unit = store.settings.chunk_unit
-    rules = SplitRules(
-        size=size, overlap=overlap, unit=unit, count_tokens=embedder.count_tokens if unit == "tokens" else None
-    )
+    rules = rules_of(store.settings, embedder)
 
     def work(run: StageRun) -> None:
         chunk_source(run, rules)
 
-    recipe = ids.sha256_hex(CODE_VERSION, unit, str(size), str(overlap))
-    return run_partitions(context, store, progress, recipe, work, inspect_dataset(CHUNKS))
+    return run_partitions(context, store, progress, recipe_of(rules), work, inspect_dataset(CHUNKS))
+
+
+def rules_of(settings: Settings, embedder: Embedder) -> SplitRules:
+    """How documents are split under these settings."""
+    size, overlap = settings.split_sizes
+    counts = embedder.count_tokens if settings.chunk_unit == "tokens" else None
+    return SplitRules(size=size, overlap=overlap, unit=settings.chunk_unit, count_tokens=counts)
+
+
+def recipe_of(rules: SplitRules) -> str:
+    """What makes chunks stale beside their document."""
+    return ids.sha256_hex(CODE_VERSION, rules.unit, str(rules.size), str(rules.overlap))
 
 
 def chunk_source(run: StageRun, rules: SplitRules) -> None:

@@ -11,6 +11,7 @@ from kb_pipeline.assets.s4_chunk import chunks
 from kb_pipeline.assets.stage import Progress, StageRun
 from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
 from kb_pipeline.metering import EmbeddingMeter
+from kb_pipeline.records import Space
 from kb_pipeline.schemas import CHUNKS
 from kb_pipeline.services.embedder import Embedder
 from kb_pipeline.storage.lance import ChunkIndex
@@ -29,12 +30,15 @@ def chunk_index(
     """What is searched: vector, full text and provenance of every chunk, in the tenant's LanceDB database."""
 
     def work(run: StageRun) -> None:
-        tenant = run.store.catalog.knowledge_base(run.source.kb_id).tenant
-        run.recipe = ids.sha256_hex(recipe, tenant)  # a base that changed hands is indexed anew where it now belongs
+        run.recipe = recipe_of(embedder.space, run.store.catalog.knowledge_base(run.source.kb_id).tenant)
         index_source(run, embedder)
 
-    recipe = ids.sha256_hex(CODE_VERSION, embedder.space.space_id)
-    return run_partitions(context, store, progress, recipe, work, lambda run: inspect_index(run, embedder))
+    return run_partitions(context, store, progress, CODE_VERSION, work, lambda run: inspect_index(run, embedder))
+
+
+def recipe_of(space: Space, tenant: str) -> str:
+    """What makes index rows stale beside their chunks; a base that changed hands is indexed anew where it belongs."""
+    return ids.sha256_hex(ids.sha256_hex(CODE_VERSION, space.space_id), tenant)
 
 
 def _index(run: StageRun, embedder: Embedder) -> ChunkIndex:
@@ -55,7 +59,6 @@ def index_source(run: StageRun, embedder: Embedder) -> None:
     there = index.count_rows(kb_id, source_id)
     run.heal(there, lambda: index.document_ids(kb_id, source_id), delete, "chunks")
     needs = run.needing("chunks")
-    run.retire(needs.removed, delete)
     units = {unit.unit: unit for unit in needs.todo}
     meter = EmbeddingMeter(run.store, embedder, kb_id, source_id, run.run_id)
     indexer = Indexer(run, index, others, meter, embedder.space.dims)
@@ -64,6 +67,7 @@ def index_source(run: StageRun, embedder: Embedder) -> None:
         records = rows.drop_columns(["published_at"]).to_pylist()
         indexer.index(records, units)
         run.progress.advance(len({record["document_id"] for record in records}))
+    run.retire(needs.removed, delete)  # last: a moved document finds its vectors in the rows it leaves behind
     index.maintain()
     run.store.documents.settle(run.source, run.stage)
 

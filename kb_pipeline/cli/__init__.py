@@ -10,9 +10,9 @@ from kb_pipeline.errors import KbError, UsageError
 
 _COMMANDS: dict[str, str] = {
     "init": "manage", "create": "manage", "add": "manage", "apply": "manage", "sources": "manage", "docs": "manage",
-    "sync": "sync", "retry": "again", "reingest": "again", "remove": "gone", "forget": "gone", "unforget": "gone",
-    "search": "search", "eval": "search", "doctor": "doctor",
-    "sql": "tables", "export": "tables", "demo": "demo",
+    "plan": "plan", "sync": "sync", "retry": "again", "reingest": "again", "budget": "plan", "search": "search",
+    "eval": "search", "remove": "gone", "forget": "gone", "unforget": "gone", "doctor": "doctor", "sql": "tables",
+    "export": "tables", "demo": "demo",
 }  # fmt: skip
 
 

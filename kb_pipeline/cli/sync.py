@@ -72,7 +72,7 @@ def sync_command(targets: tuple[str, ...], everything: bool, accept_removals: bo
     One source is KB/SOURCE, or its partition as Dagster shows it, KB--SOURCE.
     """
     store = open_store()
-    run_sync(store, _chosen(store.catalog, targets, everything), as_json, accept_removals)
+    run_sync(store, choose_sources(store.catalog, targets, everything), as_json, accept_removals)
 
 
 def run_sync(store: "Store", sources: "Sequence[SourceRow]", as_json: bool, accept_removals: bool = False) -> None:
@@ -101,7 +101,11 @@ def failed_documents(documents: "Documents", sources: "Sequence[SourceRow]") -> 
     ]
 
 
-def _chosen(catalog: "Catalog", targets: Sequence[str], everything: bool) -> "list[SourceRow]":
+def choose_sources(catalog: "Catalog", targets: Sequence[str], everything: bool) -> "list[SourceRow]":
+    """The sources that arguments of the form KB, KB/SOURCE or KB--SOURCE name; of the one base where there is one.
+
+    Raises: UsageError: nothing is named, or a base has no sources. NotVisible: unknown.
+    """
     if everything:
         return catalog.sources()
     if not targets:

@@ -11,6 +11,7 @@ from kb_pipeline.schemas import CHUNKS, DOCUMENTS, PARQUET_TABLES, RAW_ITEMS
 from kb_pipeline.storage.catalog_records import KnowledgeBase, SourceRow
 from kb_pipeline.storage.engine import vacuum
 from kb_pipeline.storage.events import Events
+from kb_pipeline.storage.model_calls import forget_inputs
 from kb_pipeline.storage.store import Store
 
 
@@ -62,6 +63,7 @@ def forget(store: Store, kb_id: str, name: str, by: str) -> Receipt:
         at = store.forgotten.begin(base.kb_id, document_id, by)
         store.documents.archive([document_id], run_id="")
         mine = [source for source in sources if (source.kb_id, source.source_id) == (base.kb_id, row["source_id"])]
+        forget_inputs(store.catalog.engine, _indexed_hashes(store, mine, document_id), document_id)
         digests, texts, rows = _remove_rows(store, mine, document_id)
         for index in store.indexes(base.tenant):
             rows[index.path.name] = index.purge(base.kb_id, [document_id])
@@ -97,6 +99,16 @@ def _possible_ids(store: Store, base: KnowledgeBase, name: str) -> list[str]:
     sources = store.catalog.sources(base.kb_id) + store.catalog.sources(base.kb_id, removed=True)
     made = [ids.document_id(base.kb_id, source.connector, name, source.namespace) for source in sources]
     return list(dict.fromkeys([name, *made]))
+
+
+def _indexed_hashes(store: Store, sources: Sequence[SourceRow], document_id: str) -> list[str]:
+    """Under what the model calls of its passages are remembered."""
+    return [
+        str(digest)
+        for source in sources
+        for rows in store.dataset(CHUNKS, source).scan([document_id], columns=["indexed_hash"])
+        for digest in rows["indexed_hash"].to_pylist()
+    ]
 
 
 def _remove_rows(

@@ -8,6 +8,7 @@ from typing import Any
 
 from kb_pipeline import ids
 from kb_pipeline.records import Item, RawItem, Source
+from kb_pipeline.retries import is_due
 
 MAX_TITLE_CHARS = 500
 
@@ -21,6 +22,7 @@ class Intake:
         present: ids of every item that is this source's, changed or not.
         elsewhere: how many items another source of the knowledge base already brings.
         repeated: how many items the listing named twice.
+        new: how many of the wanted were never met; changed: how many are known in another version.
     """
 
     wanted: list[tuple[str, Item]]
@@ -28,6 +30,8 @@ class Intake:
     unchanged: int
     elsewhere: int
     repeated: int
+    new: int
+    changed: int
 
 
 def compare(
@@ -57,7 +61,7 @@ def compare(
             elsewhere += 1
         else:
             present[document_id] = None
-            if _is_stale(known.get(document_id), item, recipe, now):
+            if is_due(known.get(document_id), item.version, recipe, now):
                 wanted.append((document_id, item))
     return Intake(
         wanted=wanted,
@@ -65,14 +69,9 @@ def compare(
         unchanged=len(present) - len(wanted),
         elsewhere=elsewhere,
         repeated=repeated,
+        new=sum(unit not in known for unit, _ in wanted),
+        changed=sum(unit in known and known[unit]["input_hash"] != item.version for unit, item in wanted),
     )
-
-
-def _is_stale(row: Mapping[str, Any] | None, item: Item, recipe: str, now: datetime) -> bool:
-    if row is None or row["input_hash"] != item.version or row["recipe"] != recipe:
-        return True
-    due_at: datetime | None = row["next_try_at"]
-    return due_at is not None and due_at <= now
 
 
 def clean(value: Any) -> Any:

@@ -1,0 +1,41 @@
+"""What a listing means, decided before anything is done about it: for the sync that does it and the plan that tells."""
+
+from collections.abc import Sequence, Set
+from datetime import UTC, datetime
+from typing import Any
+
+from kb_pipeline import ids
+from kb_pipeline.records import VALIDATORS, Item, Json, Listing
+from kb_pipeline.stages.intake import Intake, clean_item, compare
+from kb_pipeline.stages.retirement import Retirement, retirement
+from kb_pipeline.storage.catalog_records import SourceRow
+from kb_pipeline.storage.store import Store
+
+STAGE = "raw_items"
+
+
+def state_to_list_with(store: Store, source: SourceRow, recipe: str, healed: int = 0) -> Json:
+    """The source's state; without validators where every item has to be named again."""
+    if healed or not store.ledger.is_settled(STAGE, source.kb_id, source.source_id, recipe):
+        return {key: value for key, value in source.state.items() if key not in VALIDATORS}
+    return source.state
+
+
+def intake_of(store: Store, source: SourceRow, batch: Sequence[Item], seen: Set[str], recipe: str) -> Intake:
+    """A batch of a listing against what is known; what was forgotten is not there at all."""
+    items = [clean_item(item) for item in batch]
+    keyed = [(ids.document_id(source.kb_id, source.connector, i.external_id, source.namespace), i) for i in items]
+    forgotten = store.forgotten.among(source.kb_id, [unit for unit, _ in keyed])
+    keyed = [(unit, item) for unit, item in keyed if unit not in forgotten]
+    units = [unit for unit, _ in keyed]
+    known: dict[str, Any] = dict(store.ledger.known(STAGE, units))
+    owners = store.documents.owners(units)
+    return compare(keyed, source.source_id, known, owners, seen, recipe, datetime.now(UTC))
+
+
+def verdict_of(store: Store, source: SourceRow, listing: Listing, seen: Set[str], is_accepted: bool) -> Retirement:
+    """Who leaves with a listing that was drained."""
+    known = store.ledger.units(STAGE, source.kb_id, source.source_id)
+    waiting = store.documents.missing(source.kb_id, source.source_id).keys()
+    names_all = listing.is_unchanged or not listing.is_complete
+    return retirement(known, set(known) if names_all else seen, waiting, is_accepted)
