@@ -1,9 +1,11 @@
 """When a unit of work is due, when a failed one is tried again, and what a person can do about it. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from kb_pipeline import ids
 from kb_pipeline.errors import RETRIED_KINDS, UnitFailure
 
 MAX_ATTEMPTS = 8
@@ -23,13 +25,36 @@ _ADVICE = {
 """Beside the reason, which is the unit's own, what helps by kind."""
 
 
-def is_due(row: Mapping[str, Any] | None, input_hash: str, recipe: str, now: datetime) -> bool:
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a stage makes its output; a unit that was done in another way is stale.
+
+    Attributes:
+        whole: hash of code version and of the settings that shape the output.
+        capped: the same with the caps: under it stands what was refused for one, so that other caps make it due again
+            and nothing else.
+    """
+
+    whole: str
+    capped: str
+
+    @classmethod
+    def of(cls, whole: str, *caps: object) -> "Recipe":
+        """A recipe with its caps, if it has any."""
+        return cls(whole, ids.sha256_hex(whole, *map(str, caps)) if caps else whole)
+
+    def under(self, failure: UnitFailure | None) -> str:
+        """Under which of the two an outcome stands."""
+        return self.capped if failure and failure.kind == "too_large" else self.whole
+
+
+def is_due(row: Mapping[str, Any] | None, input_hash: str, recipe: Recipe, now: datetime) -> bool:
     """Whether a stage has to do a unit; `Ledger.needing` is the same as SQL.
 
     Args:
         row: the unit's row of the ledger, if it was ever done.
     """
-    if row is None or row["input_hash"] != input_hash or row["recipe"] != recipe:
+    if row is None or row["input_hash"] != input_hash or row["recipe"] not in (recipe.whole, recipe.capped):
         return True
     due_at: datetime | None = row["next_try_at"]
     return due_at is not None and due_at <= now

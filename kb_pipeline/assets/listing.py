@@ -6,6 +6,7 @@ from typing import Any
 
 from kb_pipeline import ids
 from kb_pipeline.records import VALIDATORS, Item, Json, Listing
+from kb_pipeline.retries import Recipe
 from kb_pipeline.stages.intake import Intake, clean_item, compare
 from kb_pipeline.stages.retirement import Retirement, retirement
 from kb_pipeline.storage.catalog_records import SourceRow
@@ -14,14 +15,14 @@ from kb_pipeline.storage.store import Store
 STAGE = "raw_items"
 
 
-def state_to_list_with(store: Store, source: SourceRow, recipe: str, healed: int = 0) -> Json:
+def state_to_list_with(store: Store, source: SourceRow, recipe: Recipe, healed: int = 0) -> Json:
     """The source's state; without validators where every item has to be named again."""
     if healed or not store.ledger.is_settled(STAGE, source.kb_id, source.source_id, recipe):
         return {key: value for key, value in source.state.items() if key not in VALIDATORS}
     return source.state
 
 
-def intake_of(store: Store, source: SourceRow, batch: Sequence[Item], seen: Set[str], recipe: str) -> Intake:
+def intake_of(store: Store, source: SourceRow, batch: Sequence[Item], seen: Set[str], recipe: Recipe) -> Intake:
     """A batch of a listing against what is known; what was forgotten is not there at all."""
     items = [clean_item(item) for item in batch]
     keyed = [(ids.document_id(source.kb_id, source.connector, i.external_id, source.namespace), i) for i in items]

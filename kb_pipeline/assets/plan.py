@@ -83,7 +83,7 @@ class Planner:
         self._index = store.index(tenant, embedder.space)
         self._calls = ModelCalls(store.catalog.engine, call_kind(embedder.space), source.kb_id, source.source_id, "")
         self._recipes = {
-            "documents": s2_normalize.RECIPE,
+            "documents": s2_normalize.recipe_of(self._limits),
             "chunks": s4_chunk.recipe_of(self._rules),
             "chunk_index": s5_embed.recipe_of(embedder.space, tenant),
         }
@@ -114,10 +114,11 @@ class Planner:
     def _list(self, connector: Connector) -> set[str]:
         """Plan what the listing brings; the documents that leave with it."""
         store, source, seen = self._store, self._source, set[str]()
-        listing = connector.list_items(source, state_to_list_with(store, source, s1_fetch.CODE_VERSION))
+        recipe = s1_fetch.recipe_of(store.settings)
+        listing = connector.list_items(source, state_to_list_with(store, source, recipe))
         items = iter(listing.items)
         while batch := list(islice(items, store.settings.batch_documents)):
-            intake = intake_of(store, source, batch, seen, s1_fetch.CODE_VERSION)
+            intake = intake_of(store, source, batch, seen, recipe)
             seen.update(intake.present)
             self._plan.fetch += len(intake.wanted)
             self._plan.new += intake.new

@@ -13,7 +13,9 @@ from kb_pipeline.connectors.base import Connector
 from kb_pipeline.connectors.registry import Registry
 from kb_pipeline.errors import UnitFailure
 from kb_pipeline.records import Item, Listing
+from kb_pipeline.retries import Recipe
 from kb_pipeline.schemas import RAW_ITEMS
+from kb_pipeline.settings import Settings
 from kb_pipeline.stages.intake import document_listed, raw_output_hash, raw_row
 from kb_pipeline.stages.retirement import Retirement
 from kb_pipeline.storage.catalog_records import next_due
@@ -46,7 +48,12 @@ def raw_items(
     def work(run: StageRun) -> None:
         sync_listing(run, connectors.named(run.source.connector), config.accept_removals)
 
-    return run_partitions(context, store, progress, CODE_VERSION, work, _inspect)
+    return run_partitions(context, store, progress, recipe_of(store.settings), work, _inspect)
+
+
+def recipe_of(settings: Settings) -> Recipe:
+    """What makes raw items stale beside the source's own versions."""
+    return Recipe.of(CODE_VERSION, settings.max_file_bytes, settings.http_max_bytes, settings.http_max_page_bytes)
 
 
 def sync_listing(run: StageRun, connector: Connector, is_accepted: bool = False) -> None:
@@ -80,7 +87,8 @@ def _retire(run: StageRun, listing: Listing, seen: set[str], verdict: Retirement
         run.count(rows_in=len(known), skipped=len(known))
     elif not listing.is_complete:
         run.store.ledger.let_be(run.stage, source.kb_id, source.source_id, run.recipe, seen)
-    documents.archive(verdict.retired, run.run_id)
+    never_had = set(documents.unaccounted(source.kb_id, source.source_id, run.stage)) - seen
+    documents.archive([*verdict.retired, *sorted(never_had)], run.run_id)
     run.retire(verdict.retired, run.store.dataset(RAW_ITEMS, source).delete)
     documents.set_missing(verdict.returned, None)
     documents.set_missing(verdict.waiting, datetime.now(UTC))

@@ -12,6 +12,7 @@ from kb_pipeline.assets.stage import Progress, StageRun
 from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
 from kb_pipeline.errors import Lost, UnitFailure
 from kb_pipeline.records import NormalizedContent
+from kb_pipeline.retries import Recipe
 from kb_pipeline.schemas import DOCUMENTS, RAW_ITEMS
 from kb_pipeline.services.sandbox import Sandbox
 from kb_pipeline.stages.intake import raw_item
@@ -21,7 +22,6 @@ from kb_pipeline.storage.ledger import Entry
 from kb_pipeline.storage.store import Store
 
 CODE_VERSION = "normalize-2"  # 2: another language detector
-RECIPE = ids.sha256_hex(CODE_VERSION)
 
 
 @sync_asset("parquet", CODE_VERSION, after=[raw_items])
@@ -37,7 +37,12 @@ def documents(
     def work(run: StageRun) -> None:
         normalize_source(run, sandbox, limits)
 
-    return run_partitions(context, store, progress, RECIPE, work, inspect_dataset(DOCUMENTS))
+    return run_partitions(context, store, progress, recipe_of(limits), work, inspect_dataset(DOCUMENTS))
+
+
+def recipe_of(limits: ParseLimits) -> Recipe:
+    """What makes documents stale beside their bytes."""
+    return Recipe.of(ids.sha256_hex(CODE_VERSION), limits)
 
 
 def normalize_source(run: StageRun, sandbox: Sandbox, limits: ParseLimits) -> None:

@@ -11,6 +11,7 @@ from kb_pipeline.assets.s2_normalize import documents
 from kb_pipeline.assets.stage import Progress, StageRun
 from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
 from kb_pipeline.errors import UnitFailure
+from kb_pipeline.retries import Recipe
 from kb_pipeline.schemas import CHUNKS, DOCUMENTS
 from kb_pipeline.services.embedder import Embedder
 from kb_pipeline.settings import Settings
@@ -45,9 +46,9 @@ def rules_of(settings: Settings, embedder: Embedder) -> SplitRules:
     return SplitRules(size=size, overlap=overlap, unit=settings.chunk_unit, count_tokens=counts)
 
 
-def recipe_of(rules: SplitRules) -> str:
+def recipe_of(rules: SplitRules) -> Recipe:
     """What makes chunks stale beside their document."""
-    return ids.sha256_hex(CODE_VERSION, rules.unit, str(rules.size), str(rules.overlap))
+    return Recipe.of(ids.sha256_hex(CODE_VERSION, rules.unit, str(rules.size), str(rules.overlap)))
 
 
 def chunk_source(run: StageRun, rules: SplitRules) -> None:

@@ -12,6 +12,7 @@ from kb_pipeline.assets.stage import Progress, StageRun
 from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
 from kb_pipeline.metering import EmbeddingMeter
 from kb_pipeline.records import Space
+from kb_pipeline.retries import Recipe
 from kb_pipeline.schemas import CHUNKS
 from kb_pipeline.services.embedder import Embedder
 from kb_pipeline.storage.lance import ChunkIndex
@@ -33,12 +34,13 @@ def chunk_index(
         run.recipe = recipe_of(embedder.space, run.store.catalog.knowledge_base(run.source.kb_id).tenant)
         index_source(run, embedder)
 
-    return run_partitions(context, store, progress, CODE_VERSION, work, lambda run: inspect_index(run, embedder))
+    nobodys = recipe_of(embedder.space, "")
+    return run_partitions(context, store, progress, nobodys, work, lambda run: inspect_index(run, embedder))
 
 
-def recipe_of(space: Space, tenant: str) -> str:
+def recipe_of(space: Space, tenant: str) -> Recipe:
     """What makes index rows stale beside their chunks; a base that changed hands is indexed anew where it belongs."""
-    return ids.sha256_hex(ids.sha256_hex(CODE_VERSION, space.space_id), tenant)
+    return Recipe.of(ids.sha256_hex(ids.sha256_hex(CODE_VERSION, space.space_id), tenant))
 
 
 def _index(run: StageRun, embedder: Embedder) -> ChunkIndex:
@@ -58,6 +60,9 @@ def index_source(run: StageRun, embedder: Embedder) -> None:
     source_id = run.source.source_id
     there = index.count_rows(kb_id, source_id)
     run.heal(there, lambda: index.document_ids(kb_id, source_id), delete, "chunks")
+    living = set(run.store.ledger.units("chunks", kb_id, source_id, with_output=True)) if others else set()
+    for other in others:  # what left before this space was made is known to no ledger row of it
+        other.delete_documents(kb_id, sorted(other.document_ids(kb_id, source_id) - living))
     needs = run.needing("chunks")
     units = {unit.unit: unit for unit in needs.todo}
     meter = EmbeddingMeter(run.store, embedder, kb_id, source_id, run.run_id)

@@ -9,6 +9,7 @@ import dagster as dg
 
 from kb_pipeline.errors import Bug, KbError, UnitFailure
 from kb_pipeline.records import DocumentStatus
+from kb_pipeline.retries import Recipe
 from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.ledger import REMOVES_OUTPUT, Entry, Needs
 from kb_pipeline.storage.parquet import Dataset
@@ -34,12 +35,12 @@ class StageRun:
     """One stage at work on one source.
 
     Attributes:
-        recipe: hash of code version and the settings that matter; a unit done under another one is stale.
+        recipe: how units are done; one that was done in another way is stale.
         failures: (document, kind, reason) of this run.
     """
 
     stage: str
-    recipe: str
+    recipe: Recipe
     store: Store
     source: SourceRow
     run_id: str

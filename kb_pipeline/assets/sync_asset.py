@@ -12,6 +12,7 @@ from kb_pipeline.assets.result import CHECKS, Check, metadata_of, result_of
 from kb_pipeline.assets.stage import Progress, StageRun
 from kb_pipeline.automation.partitions import OWNERS, source_partitions
 from kb_pipeline.errors import NotVisible, SystemicError, UnitFailure, UsageError
+from kb_pipeline.retries import Recipe
 from kb_pipeline.storage.store import Store
 
 SOURCES_PER_RUN = 50
@@ -64,7 +65,7 @@ def run_partitions(
     context: dg.AssetExecutionContext,
     store: Store,
     progress: Progress,
-    recipe: str,
+    recipe: Recipe,
     work: Callable[[StageRun], None],
     inspect: Callable[[StageRun], list[Check]],
 ) -> dg.MaterializeResult:

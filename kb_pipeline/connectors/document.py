@@ -77,9 +77,7 @@ class DocumentConnector:
         except OSError as error:
             raise failure_of(error, relative, "it is tried again at the next sync") from error
         if len(content) > self._max_bytes:
-            raise TooLarge(
-                f"{relative}: too large, more than {self._max_bytes / 1e6:.0f} MB; MAX_FILE_BYTES raises the cap"
-            )
+            raise TooLarge(f"{relative}: too large, more than {self._max_bytes:,} bytes; MAX_FILE_BYTES raises the cap")
         name = Path(relative).name
         return RawItem(content=content, kind="file", file_name=_printable(name))
 

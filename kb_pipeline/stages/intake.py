@@ -8,7 +8,7 @@ from typing import Any
 
 from kb_pipeline import ids
 from kb_pipeline.records import Item, RawItem, Source
-from kb_pipeline.retries import is_due
+from kb_pipeline.retries import Recipe, is_due
 
 MAX_TITLE_CHARS = 500
 
@@ -40,7 +40,7 @@ def compare(
     known: Mapping[str, Mapping[str, Any]],
     owners: Mapping[str, str],
     seen: Set[str],
-    recipe: str,
+    recipe: Recipe,
     now: datetime,
 ) -> Intake:
     """Sort a batch of listed items into what to fetch and what to leave.

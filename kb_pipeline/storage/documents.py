@@ -140,6 +140,19 @@ class Documents:
         with reading(self._engine) as connection:
             return {document: external for document, external in connection.execute(query)}
 
+    def unaccounted(self, kb_id: str, source_id: str, first_stage: str) -> list[str]:
+        """Documents of a source that were listed once and that no stage knows: a run died before it fetched them."""
+        table = kb_documents.c
+        known = sa.and_(ledger.c.unit == table.document_id, ledger.c.stage == first_stage)
+        query = (
+            sa.select(table.document_id)
+            .select_from(kb_documents.outerjoin(ledger, known))
+            .where(table.kb_id == kb_id, table.source_id == source_id, table.status != "archived")
+            .where(ledger.c.unit.is_(None))
+        )
+        with reading(self._engine) as connection:
+            return list(connection.execute(query).scalars())
+
     def set_missing(self, document_ids: Sequence[str], since: datetime | None) -> None:
         """Note since when documents are not listed any more; None: they are, or their retirement is done."""
         self.update({"document_id": document, "missing_since": since} for document in document_ids)

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from kb_pipeline.errors import UnitFailure
 from kb_pipeline.ids import sha256_hex
-from kb_pipeline.retries import next_try
+from kb_pipeline.retries import Recipe, next_try
 from kb_pipeline.storage.engine import reading, upsert
 from kb_pipeline.storage.tables import ledger
 
@@ -59,11 +59,11 @@ class Ledger:
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
-    def needing(self, stage: str, upstream: str, kb_id: str, source_id: str, recipe: str) -> Needs:
+    def needing(self, stage: str, upstream: str, kb_id: str, source_id: str, recipe: Recipe) -> Needs:
         """Compare a stage with the one before it, in one pass over the partition's rows.
 
         Args:
-            recipe: hash of the stage's code version and of the settings that matter to it.
+            recipe: how the stage would do a unit now.
         """
         mine, theirs = ledger.alias("mine"), ledger.alias("theirs")
         has_input = sa.and_(theirs.c.stage == upstream, theirs.c.kb_id == kb_id, theirs.c.source_id == source_id)
@@ -71,7 +71,7 @@ class Ledger:
         is_due = sa.or_(
             mine.c.unit.is_(None),
             mine.c.input_hash != theirs.c.output_hash,
-            mine.c.recipe != recipe,
+            mine.c.recipe.not_in((recipe.whole, recipe.capped)),
             mine.c.next_try_at <= datetime.now(UTC),
         )
         query = sa.select(theirs.c.unit, theirs.c.output_hash).select_from(joined)
@@ -103,7 +103,7 @@ class Ledger:
             return list(connection.execute(query).scalars())
 
     def record(
-        self, stage: str, kb_id: str, source_id: str, recipe: str, run_id: str, entries: Iterable[Entry]
+        self, stage: str, kb_id: str, source_id: str, recipe: Recipe, run_id: str, entries: Iterable[Entry]
     ) -> None:
         """Write outcomes. Called after the data is committed, never before."""
         entries, now = list(entries), datetime.now(UTC)
@@ -112,8 +112,9 @@ class Ledger:
         for entry in entries:
             old = before.get(entry.unit, {})
             keeps_output = entry.failure is not None and entry.failure.kind not in REMOVES_OUTPUT
+            made_by = recipe.under(entry.failure)
             is_same_work = (old.get("status"), old.get("input_hash"), old.get("recipe")) == (
-                "failed", entry.input_hash, recipe,
+                "failed", entry.input_hash, made_by,
             )  # fmt: skip
             attempts = old["attempts"] + 1 if is_same_work else 1
             rows.append(
@@ -124,7 +125,7 @@ class Ledger:
                     "source_id": source_id,
                     "status": "failed" if entry.failure else "done",
                     "input_hash": entry.input_hash,
-                    "recipe": recipe,
+                    "recipe": made_by,
                     "output_hash": old.get("output_hash", "") if keeps_output else entry.output_hash,
                     "rows": old.get("rows", 0) if keeps_output else entry.rows,
                     "attempts": attempts,
@@ -147,13 +148,13 @@ class Ledger:
             values = {"status": "failed", "error_kind": failure.kind, "error": str(failure), "next_try_at": now}
             connection.execute(ledger.update().where(here).values(**values))
 
-    def let_be(self, stage: str, kb_id: str, source_id: str, recipe: str, seen: Collection[str]) -> None:
+    def let_be(self, stage: str, kb_id: str, source_id: str, recipe: Recipe, seen: Collection[str]) -> None:
         """Ask no more for units that a windowed listing has left behind: what they have stands, whatever made it."""
         here = sa.and_(ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id)
-        asked = sa.or_(ledger.c.recipe != recipe, ledger.c.next_try_at.is_not(None))
+        asked = sa.or_(ledger.c.recipe.not_in((recipe.whole, recipe.capped)), ledger.c.next_try_at.is_not(None))
         with reading(self._engine) as connection:
             units = set(connection.execute(sa.select(ledger.c.unit).where(here, asked)).scalars())
-        self._update(sorted(units.difference(seen)), ledger.c.stage == stage, recipe=recipe, next_try_at=None)
+        self._update(sorted(units.difference(seen)), ledger.c.stage == stage, recipe=recipe.whole, next_try_at=None)
 
     def make_due(self, units: Sequence[str]) -> None:
         """Let failed units be tried at the next sync, as if for the first time; in whatever stage they failed."""
@@ -199,11 +200,15 @@ class Ledger:
             done, rows = connection.execute(query).one()
         return done, rows
 
-    def is_settled(self, stage: str, kb_id: str, source_id: str, recipe: str) -> bool:
+    def is_settled(self, stage: str, kb_id: str, source_id: str, recipe: Recipe) -> bool:
         """True if no unit of a partition is due for another try or was done under another recipe."""
         here = sa.and_(ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id)
         is_due = ledger.c.next_try_at <= datetime.now(UTC)
-        query = sa.select(ledger.c.unit).where(here, sa.or_(is_due, ledger.c.recipe != recipe)).limit(1)
+        query = (
+            sa.select(ledger.c.unit)
+            .where(here, sa.or_(is_due, ledger.c.recipe.not_in((recipe.whole, recipe.capped))))
+            .limit(1)
+        )
         with reading(self._engine) as connection:
             return connection.execute(query).first() is None
 

@@ -99,7 +99,7 @@ def test_entries_that_left_the_feed_do_not_keep_it_from_answering_unchanged(home
     (tmp_path / "r.jsonl").write_text(json.dumps({"id": "1", "title": "t", "text": "Buoy."}) + "\n")
     home.sync(source)
     (unit,) = store.ledger.units("raw_items", "k", source.source_id)
-    settled = ("raw_items", "k", source.source_id, s1_fetch.CODE_VERSION)
+    settled = ("raw_items", "k", source.source_id, s1_fetch.recipe_of(store.settings))
     assert store.ledger.is_settled(*settled)
     store.ledger.make_stale([unit])
     assert not store.ledger.is_settled(*settled)

@@ -389,3 +389,54 @@ def test_a_damaged_part_file_is_set_aside_and_its_documents_are_made_anew(home, 
     assert home.sync(source).status == "ok"
     assert home.rows(source) == {"raw_items": 1, "documents": 1, "chunks": 1}
     assert all(finding.state == "ok" for finding in examine(home.store, lambda: HashingEmbedder("t", 8)))
+
+
+def test_a_file_over_a_cap_is_read_when_the_cap_is_raised_and_nothing_else_is(home, folder):
+    from kb_pipeline.automation.run import open_syncer
+    from kb_pipeline_tests.assets.conftest import Home, SilentProgress
+
+    write(folder, small="Coil a wet rope loosely.", large="The anchor weighs forty kilograms. " * 60)
+    (folder / "bad.pdf").write_bytes(b"%PDF-1.7 nothing more")
+    capped = Store(Settings(**{**home.store.settings.model_dump(), "max_file_bytes": 1000}))
+    with open_syncer(capped, SilentProgress()) as syncer:
+        other = Home(capped, syncer)
+        source = other.add(folder)
+        assert other.sync(source).failed == 2
+        assert other.documents()["large.md"]["error_kind"] == "too_large"
+        assert "1,000 bytes" in other.documents()["large.md"]["error"]
+        assert other.sync(source).failed == 0  # the same cap: nothing to try
+    capped.catalog.engine.dispose()
+    before = home.store.ledger.known("documents", [home.documents()["small.md"]["document_id"]])
+    report = home.sync(source)
+    assert (report.failed, report.unchanged) == (0, 2)
+    assert home.documents()["large.md"]["status"] == "ready"
+    assert home.store.ledger.known("documents", list(before)) == before
+    assert home.documents()["bad.pdf"]["status"] == "failed"
+
+
+def test_documents_of_a_dead_run_that_leave_the_source_before_the_next_do_not_wait_for_ever(home, folder):
+    write(folder, rope="Coil a wet rope loosely.", anchor="The anchor weighs forty kilograms.")
+    source = home.add(folder)
+    home.sync(source)
+    lost = {"document_id": "d" + "0" * 24, "kb_id": "k", "source_id": source.source_id, "external_id": "gone.md"}
+    home.store.documents.save([{**lost, "title": "gone.md", "url": None, "status": "fetching", "run_id": "dead"}])
+    home.sync(source)
+    assert home.documents()["gone.md"]["status"] == "archived"
+    assert len(home.documents("ready")) == 2
+
+
+def test_what_leaves_together_with_a_change_of_model_leaves_the_old_table_too(home, folder):
+    from kb_pipeline.automation.run import open_syncer
+    from kb_pipeline_tests.assets.conftest import Home, SilentProgress
+
+    write(folder, rope="Coil a wet rope loosely.", anchor="The anchor weighs.", lamp="The lamp is red.")
+    source = home.add(folder)
+    home.sync(source)
+    (folder / "rope.md").unlink()
+    store = Store(Settings(**{**home.store.settings.model_dump(), "embedding_model": "fake:other:16"}))
+    with open_syncer(store, SilentProgress()) as syncer:
+        other = Home(store, syncer)
+        other.sync(source)
+        assert sorted(text for _, text in other.indexed().values()) == ["The anchor weighs.", "The lamp is red."]
+        assert sum(index.statistics().rows for index in other.index()) == 2
+    store.catalog.engine.dispose()

@@ -59,8 +59,16 @@ class Driver:
         connector = self.registry.named(source.connector)
         limits = ParseLimits.of(self.store.settings)
         steps = [
-            ("raw_items", s1_fetch.CODE_VERSION, lambda run: s1_fetch.sync_listing(run, connector, accept_removals)),
-            ("documents", s2_normalize.RECIPE, lambda run: s2_normalize.normalize_source(run, self.sandbox, limits)),
+            (
+                "raw_items",
+                s1_fetch.recipe_of(self.store.settings),
+                lambda run: s1_fetch.sync_listing(run, connector, accept_removals),
+            ),
+            (
+                "documents",
+                s2_normalize.recipe_of(limits),
+                lambda run: s2_normalize.normalize_source(run, self.sandbox, limits),
+            ),
             ("chunks", s4_chunk.recipe_of(rules), lambda run: s4_chunk.chunk_source(run, rules)),
             (
                 "chunk_index",

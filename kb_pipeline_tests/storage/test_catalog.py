@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from kb_pipeline.errors import Corrupt, NotVisible, SystemicError, Transient, UsageError
+from kb_pipeline.retries import Recipe
 from kb_pipeline.storage import engine as engine_module
 from kb_pipeline.storage.catalog import Catalog
 from kb_pipeline.storage.catalog_records import next_due
@@ -28,12 +29,12 @@ def ledger(catalog):
 
 
 def needs(ledger, recipe="r"):
-    found = ledger.needing("documents", "raw_items", "kb", "s", recipe)
+    found = ledger.needing("documents", "raw_items", "kb", "s", Recipe.of(recipe))
     return sorted(unit.unit for unit in found.todo), sorted(found.removed), found.unchanged
 
 
 def record(ledger, stage, *entries, recipe="r"):
-    ledger.record(stage, "kb", "s", recipe, "run", entries)
+    ledger.record(stage, "kb", "s", Recipe.of(recipe), "run", entries)
 
 
 def done(unit, input_hash, output_hash, rows=1):

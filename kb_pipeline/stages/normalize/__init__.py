@@ -49,7 +49,7 @@ def normalize(raw: RawItem, limits: ParseLimits) -> NormalizedContent:
     """
     name = raw.file_name or raw.url or raw.title or "document"
     if len(raw.content) > limits.max_bytes:
-        raise TooLarge(f"{name}: too large, {len(raw.content) / 1e6:.0f} MB (at most {limits.max_bytes / 1e6:.0f})")
+        raise TooLarge(f"{name}: too large, {len(raw.content):,} bytes (at most {limits.max_bytes:,})")
     if raw.kind == "html":
         return _completed(_web_page(raw, limits), raw, name)
     if raw.kind == "entry":
