@@ -45,6 +45,11 @@ class Settings(BaseModel):
     embedding_batch: int = Field(8, ge=1, le=1024, description="Texts per pass of a sentence-transformers model.")
     threads: int = Field(default_factory=usable_cores, ge=1, description="Threads of the embedder.")
 
+    # Index
+    index_keep_versions_s: int = Field(
+        3_600, ge=60, description="Older versions of a search table are removed; no search takes this long. Seconds."
+    )
+
     # Query
     hybrid_search_enabled: bool = Field(True, description="Search the sparse channel beside the dense one.")
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 
 import dagster as dg
 import pyarrow as pa
@@ -72,7 +73,7 @@ def index_source(run: StageRun, embedder: Embedder) -> None:
         done = [(units[document].input_hash, document, size) for document, size in sizes.items()]
         run.record([Entry(unit=d, input_hash=given, output_hash=given, rows=size) for given, d, size in done])
         run.progress.advance(len(documents))
-    index.maintain()
+    index.maintain(keep_versions=timedelta(seconds=run.store.settings.index_keep_versions_s))
     run.store.documents.settle(run.source, run.stage)
 
 

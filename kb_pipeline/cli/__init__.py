@@ -11,6 +11,7 @@ from kb_pipeline.errors import KbError, UsageError
 _COMMANDS: dict[str, str] = {
     "init": "manage", "create": "manage", "add": "manage", "apply": "manage", "sources": "manage", "docs": "manage",
     "sync": "sync", "retry": "again", "reingest": "again", "remove": "gone", "forget": "gone", "unforget": "gone",
+    "maintain": "maintain",
     "search": "search", "eval": "search", "doctor": "doctor",
     "sql": "tables", "export": "tables", "demo": "demo",
 }  # fmt: skip
