@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 FRAGMENT_ROWS = 20_000
 """Fragments of this size are left alone, so that joining costs with the change."""
-_ALIKE = 4  # segments of a size class, or fragments, that are joined at a sync
-_SMALLEST_CLASS = 256  # rows
+_ALIKE = 4
+"""Segments of a size that are merged; each costs a search of words about a millisecond, whatever its size."""
+_SMALLEST_CLASS = 16_384  # rows; to merge fewer costs a sync nothing that it would notice
+_NEIGHBOURS = 16
+"""Small fragments that are joined at a sync; they cost a search next to nothing, but to join them moves all vectors."""
 
 
 def unindexed(table: "lance.LanceDataset") -> dict[str, int]:
@@ -38,8 +41,8 @@ def segment_rows(table: "lance.LanceDataset") -> dict[str, list[int]]:
 def due_to_merge(rows: Sequence[int]) -> int:
     """How many of the newest segments are due to become one; 0 while no four are of a size.
 
-    Size classes end at 256 rows, 1,024, 4,096 and so on. Four of a class make one of the next, with what is newer, so
-    a row is merged again a few times until it lies in a segment of the table's size.
+    Size classes end at 16,384 rows, 65,536 and so on. Four of a class make one of the next, with what is newer: however
+    large the table, what a sync merges goes with what was written since.
 
     Args:
         rows: of each segment, oldest first.
@@ -55,7 +58,7 @@ def due_to_merge(rows: Sequence[int]) -> int:
         low, limit = limit, limit * _ALIKE
 
 
-def joinable(table: "lance.LanceDataset", at_least: int = _ALIKE) -> bool:
+def joinable(table: "lance.LanceDataset", at_least: int = _NEIGHBOURS) -> bool:
     """Whether so many neighbouring small fragments can become one: the same segments cover them."""
     covers = [
         frozenset(segment.fragment_ids)
