@@ -6,7 +6,7 @@ import dagster as dg
 
 from kb_pipeline.lifecycle.maintenance import TableUpkeep, TenantUpkeep
 from kb_pipeline.storage.lance_segments import FRAGMENT_ROWS
-from kb_pipeline.storage.lance_upkeep import IndexStatistics
+from kb_pipeline.storage.lance_statistics import IndexStatistics
 
 CHECKS: dict[str, str] = {
     "few_fragments": "Rows lie in as few files as their number needs, and each index in one segment.",

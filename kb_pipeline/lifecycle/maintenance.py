@@ -7,7 +7,7 @@ from datetime import timedelta
 from kb_pipeline.errors import UsageError
 from kb_pipeline.lifecycle.orphans import remove_strays, strays_of
 from kb_pipeline.storage.lance import ChunkIndex
-from kb_pipeline.storage.lance_upkeep import IndexStatistics
+from kb_pipeline.storage.lance_statistics import IndexStatistics
 from kb_pipeline.storage.leftovers import DEAD_AFTER, remove_of_home, remove_of_sources
 from kb_pipeline.storage.store import Store
 

@@ -23,17 +23,15 @@ from kb_pipeline.errors import SystemicError
 from kb_pipeline.records import Space
 from kb_pipeline.schemas import chunk_index
 from kb_pipeline.storage.lance_engine import engine
+from kb_pipeline.storage.lance_overhaul import rewrite, steps
+from kb_pipeline.storage.lance_segments import is_unwritten
+from kb_pipeline.storage.lance_statistics import IndexStatistics, statistics
 from kb_pipeline.storage.lance_table import DRAFT_SUFFIX, KEY, one_of, open_table, spaces, systemic, table_path
 from kb_pipeline.storage.lance_upkeep import (
     KEEP_VERSIONS,
-    OVERHAUL,
     VECTOR_INDEX_ROWS,
-    IndexStatistics,
     create_scalar_indexes,
-    is_unwritten,
     maintain,
-    rewrite,
-    statistics,
 )
 
 if TYPE_CHECKING:
@@ -159,11 +157,11 @@ class ChunkIndex:
         within `keep_versions`.
         """
         done: list[str] = []
-        for step in OVERHAUL:
+        for step in steps(vector_index_rows, keep_versions):
             if open_table(self.path) is None:
-                return done
+                break
             with self._lease(), systemic(self.path, "maintained"):
-                done += step(self.path, vector_index_rows, keep_versions)
+                done += step(self.path)
         return done
 
     def remove_if_empty(self, unwritten_for: timedelta) -> bool:

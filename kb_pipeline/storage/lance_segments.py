@@ -5,7 +5,9 @@ segments are merged first: the newest ones, where several are of a size, as a me
 """
 
 import itertools
+import time
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,3 +96,13 @@ def dead_terms(table: "lance.LanceDataset") -> int:
 def manifests(path: Path) -> list[Path]:
     """Files of the table's versions, newest first."""
     return sorted((path / "_versions").glob("*.manifest"))
+
+
+def is_unwritten(path: Path, for_time: timedelta) -> bool:
+    """Whether the newest version is that old."""
+    return age_s(manifests(path)[0]) > for_time.total_seconds()
+
+
+def age_s(file: Path) -> float:
+    """Seconds since it was written."""
+    return time.time() - file.stat().st_mtime

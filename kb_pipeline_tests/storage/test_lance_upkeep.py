@@ -228,3 +228,30 @@ def test_a_sync_removes_old_versions_by_itself_once_there_are_many(index: ChunkI
     put(index, "d0", "one more")
     assert "old versions removed" in index.maintain(keep_versions=NOW)
     assert index.statistics().versions == 1
+
+
+def _overhaul_for_ever(root: Path) -> None:
+    index = ChunkIndex(root, "public", SPACE)
+    for number in range(10_000):
+        put(index, "d0", f"tide killed {number}")
+        index.overhaul(keep_versions=NOW)
+
+
+def test_a_maintenance_that_is_killed_leaves_a_table_the_next_one_completes(
+    index: ChunkIndex, reader: IndexReader, tmp_path: Path
+) -> None:
+    fill(index)
+    for number in range(3):
+        process = multiprocessing.get_context("spawn").Process(target=_overhaul_for_ever, args=(tmp_path,))
+        before = reader.version
+        process.start()
+        while reader.version < before + 3:
+            assert process.is_alive()
+            time.sleep(0.01)
+        time.sleep(0.05 * number)
+        process.kill()
+        process.join()
+        index.overhaul(keep_versions=NOW)
+        state = index.statistics(NOW)
+        assert (state.fragments, state.versions, state.unindexed_rows, state.duplicate_keys) == (1, 1, 0, 0)
+        assert (state.rows, len(reader.sparse("killed", ["kb"], 10))) == ((DOCUMENTS - 1) * 10 + 1, 1)
