@@ -49,6 +49,11 @@ class Settings(BaseModel):
         None, description="CSV of your own prices of models, read before those that come along (prices.csv)."
     )
 
+    # Index
+    index_keep_versions_s: int = Field(
+        3_600, ge=60, description="Older versions of a search table are removed; no search takes this long. Seconds."
+    )
+
     # Query
     hybrid_search_enabled: bool = Field(True, description="Search the sparse channel beside the dense one.")
 

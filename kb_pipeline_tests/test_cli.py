@@ -58,6 +58,19 @@ def test_sync_reports_runs_and_failed_documents_and_ends_well(sci):
     assert "line 4" in failed["error"]
 
 
+def test_maintain_reports_each_tenant_and_refuses_an_unknown_one(kb, sci):
+    code, out, err = kb("maintain", "--json")
+    assert (code, err) == (0, "")
+    (tenant,) = json.loads(out)["tenants"]
+    wanted = "tenant status row_count fragments_before fragments_after versions_before bytes_after unindexed_rows"
+    assert set(wanted.split()) | {"orphans_removed", "blobs_removed", "warnings", "seconds"} <= tenant.keys()
+    assert (tenant["tenant"], tenant["status"], tenant["row_count"]) == ("account-default", "ok", 3)
+    code, out, _ = kb("maintain", "--tenant", "account-default")
+    assert code == 0
+    assert "→" in out
+    assert kb("maintain", "--tenant", "nobody")[0] == 2
+
+
 def test_docs_has_the_shape_of_the_contract(kb, sci):
     _, out, _ = kb("docs", "sci", "--json")
     wanted = "document_id external_id title url source_id status error_kind error chunks cost_usd content_hash"

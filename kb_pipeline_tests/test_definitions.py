@@ -21,7 +21,7 @@ def test_every_asset_has_description_group_owner_kind_version_and_checks(graph):
     for key in graph.get_all_asset_keys():
         node = graph.get(key)
         assert node.description, key
-        assert node.group_name == "sync", key
+        assert node.group_name == ("quality" if key.to_user_string() == "index_maintenance" else "sync"), key
         assert node.owners, key
         assert node.kinds, key
         assert node.code_version, key
@@ -30,12 +30,13 @@ def test_every_asset_has_description_group_owner_kind_version_and_checks(graph):
 
 def test_the_stages_stand_in_the_order_of_the_flow(graph):
     order = [key.to_user_string() for level in graph.toposorted_asset_keys_by_level for key in level]
-    assert order == ["raw_items", "documents", "chunks", "chunk_index"]
+    assert order == ["raw_items", "documents", "chunks", "chunk_index", "index_maintenance"]
 
 
-def test_jobs_and_sensor_are_there():
+def test_jobs_schedule_and_sensor_are_there():
     found = defs()
-    assert {job.name for job in found.jobs} == {"sync", "register_source_job"}
+    assert {job.name for job in found.jobs} == {"sync", "register_source_job", "maintenance"}
+    assert [schedule.name for schedule in found.schedules] == ["nightly_maintenance"]
     assert [sensor.name for sensor in found.sensors] == ["source_sync"]
 
 

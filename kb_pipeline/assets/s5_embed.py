@@ -1,6 +1,7 @@
 """Stage 5: chunks -> LanceDB. Equal text is embedded once; unchanged rows are not written."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import dagster as dg
 
@@ -73,7 +74,7 @@ def index_source(run: StageRun, embedder: Embedder) -> None:
         indexer.index(records, units)
         run.progress.advance(len({record["document_id"] for record in records}))
     run.retire(needs.removed, delete)  # last: a moved document finds its vectors in the rows it leaves behind
-    index.maintain()
+    index.maintain(keep_versions=timedelta(seconds=run.store.settings.index_keep_versions_s))
     run.store.documents.settle(run.source, run.stage)
 
 

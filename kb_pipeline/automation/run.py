@@ -12,6 +12,7 @@ from kb_pipeline.assets.stage import Progress
 from kb_pipeline.automation.instance import PROCESS_TAG, open_instance, process_tag
 from kb_pipeline.automation.interrupts import noticed
 from kb_pipeline.automation.jobs import sync_job
+from kb_pipeline.automation.outcome import first_failure
 from kb_pipeline.automation.partitions import source_partitions
 from kb_pipeline.connectors.registry import build_registry
 from kb_pipeline.definitions import SYNC_ASSETS
@@ -131,15 +132,3 @@ def _report(source: SourceRow, result: dg.ExecuteInProcessResult, seconds: float
         run_id=result.run_id,
         error=None if result.success else first_failure(result),
     )
-
-
-def first_failure(result: dg.ExecuteInProcessResult) -> str:
-    """The one sentence that says why a run failed."""
-    for event in result.filter_events(lambda event: event.is_step_failure):
-        data = event.step_failure_data
-        if data.user_failure_data and data.user_failure_data.description:
-            return str(data.user_failure_data.description)
-        if data.error:
-            cause = data.error.cause or data.error
-            return str(cause.message).strip().splitlines()[0]
-    return "The run failed; see its log in the Dagster UI (`make dev`)."

@@ -17,7 +17,7 @@ SOURCES_TAG = "kb/sources"
 RUNS_PER_TICK = 10
 GRACE = timedelta(minutes=15)
 """A requested source that nobody listed within this time is asked for again: a lost run starves no source."""
-_LIVE = [
+LIVE = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
@@ -85,7 +85,7 @@ def request(batch: Sequence[SourceRow]) -> dg.RunRequest:
 def in_flight(instance: dg.DagsterInstance) -> set[str]:
     """Partitions that a queued or running sync run already holds."""
     held: set[str] = set()
-    for run in instance.get_runs(dg.RunsFilter(job_name=sync_job.name, statuses=_LIVE)):
+    for run in instance.get_runs(dg.RunsFilter(job_name=sync_job.name, statuses=LIVE)):
         held.update(json.loads(run.tags.get(SOURCES_TAG, "[]")))
         held.update(filter(None, [run.tags.get("dagster/partition")]))
     return held

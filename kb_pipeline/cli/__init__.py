@@ -12,7 +12,7 @@ _COMMANDS: dict[str, str] = {
     "init": "manage", "create": "manage", "add": "manage", "apply": "manage", "sources": "manage", "docs": "manage",
     "plan": "plan", "sync": "sync", "retry": "again", "reingest": "again", "budget": "plan", "search": "search",
     "eval": "search", "remove": "gone", "forget": "gone", "unforget": "gone", "doctor": "doctor", "sql": "tables",
-    "export": "tables", "demo": "demo",
+    "export": "tables", "maintain": "maintain", "demo": "demo",
 }  # fmt: skip
 
 

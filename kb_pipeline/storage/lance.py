@@ -9,6 +9,7 @@ import hashlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +23,15 @@ from kb_pipeline.errors import SystemicError
 from kb_pipeline.records import Space
 from kb_pipeline.schemas import chunk_index
 from kb_pipeline.storage.lance_engine import engine
-from kb_pipeline.storage.lance_table import KEY, one_of, open_table, spaces, systemic, table_path
+from kb_pipeline.storage.lance_overhaul import rewrite, steps
+from kb_pipeline.storage.lance_segments import is_unwritten
+from kb_pipeline.storage.lance_statistics import IndexStatistics, statistics
+from kb_pipeline.storage.lance_table import DRAFT_SUFFIX, KEY, one_of, open_table, spaces, systemic, table_path
 from kb_pipeline.storage.lance_upkeep import (
+    KEEP_VERSIONS,
     VECTOR_INDEX_ROWS,
-    IndexStatistics,
     create_scalar_indexes,
     maintain,
-    rewrite,
-    statistics,
 )
 
 if TYPE_CHECKING:
@@ -113,6 +115,22 @@ class ChunkIndex:
         table = open_table(self.path)
         return 0 if table is None else int(table.count_rows(_source(kb_id, source_id)))
 
+    def count_of(self, kb_id: str, source_id: str, document_ids: Sequence[str] | None) -> int:
+        """Rows of some documents of a source, or of all of it."""
+        table = open_table(self.path)
+        if table is None:
+            return 0
+        some = _source(kb_id, source_id)
+        return int(table.count_rows(some if document_ids is None else some & one_of("document_id", document_ids)))
+
+    def documents(self) -> dict[tuple[str, str], set[str]]:
+        """Ids of the documents that have rows, by (kb_id, source_id)."""
+        table, found = open_table(self.path), dict[tuple[str, str], set[str]]()
+        for batch in () if table is None else table.to_batches(columns=["kb_id", "source_id", "document_id"]):
+            for row in pa.Table.from_batches([batch]).group_by(batch.schema.names).aggregate([]).to_pylist():
+                found.setdefault((row["kb_id"], row["source_id"]), set()).add(row["document_id"])
+        return found
+
     def document_ids(self, kb_id: str, source_id: str) -> set[str]:
         """Documents of a source that have rows."""
         table = open_table(self.path)
@@ -121,12 +139,48 @@ class ChunkIndex:
         found = table.to_table(columns=["document_id"], filter=_source(kb_id, source_id))
         return set(map(str, found["document_id"].to_pylist()))
 
-    def maintain(self, vector_index_rows: int = VECTOR_INDEX_ROWS) -> list[str]:
-        """Let the indexes cover every row, keep files and versions few; returns what was done."""
+    def maintain(
+        self, vector_index_rows: int = VECTOR_INDEX_ROWS, keep_versions: timedelta = KEEP_VERSIONS
+    ) -> list[str]:
+        """Let the indexes cover every row, at a cost that goes with what was written; returns what was done."""
         if open_table(self.path) is None:
             return []
         with self._lease(), systemic(self.path, "maintained"):
-            return maintain(self.path, vector_index_rows)
+            return maintain(self.path, vector_index_rows, keep_versions)
+
+    def overhaul(
+        self, vector_index_rows: int = VECTOR_INDEX_ROWS, keep_versions: timedelta = KEEP_VERSIONS
+    ) -> list[str]:
+        """Bring the table to the shape of one freshly built; returns what was done.
+
+        Costs with the size of the table. Writers get their turn between steps; searches go on as long as they finish
+        within `keep_versions`.
+        """
+        done: list[str] = []
+        for step in steps(vector_index_rows, keep_versions):
+            if open_table(self.path) is None:
+                break
+            with self._lease(), systemic(self.path, "maintained"):
+                done += step(self.path)
+        return done
+
+    def remove_if_empty(self, unwritten_for: timedelta) -> bool:
+        """Remove the table if it holds no row and nobody wrote to it for so long; returns whether it did."""
+        with self._lease():
+            table = open_table(self.path)
+            if table is None or table.count_rows() or not is_unwritten(self.path, unwritten_for):
+                return False
+            self.path.rename(self._draft)
+            shutil.rmtree(self._draft, ignore_errors=True)
+            return True
+
+    def remove_draft(self) -> bool:
+        """Remove what a writer left that died while it made the table; returns whether there was such a thing."""
+        if not self._draft.is_dir():
+            return False
+        with self._lease():
+            shutil.rmtree(self._draft, ignore_errors=True)
+        return True
 
     def purge(self, kb_id: str, document_ids: Sequence[str], vector_index_rows: int = VECTOR_INDEX_ROWS) -> int:
         """Remove documents' rows from the table, its indexes and every old version; returns how many rows stood.
@@ -140,9 +194,13 @@ class ChunkIndex:
             rewrite(self.path, vector_index_rows)
         return removed
 
-    def statistics(self) -> IndexStatistics:
+    def statistics(self, keep_versions: timedelta = KEEP_VERSIONS) -> IndexStatistics:
         """State of the table; zeros if it was never written."""
-        return statistics(self.path)
+        return statistics(self.path, keep_versions)
+
+    @property
+    def _draft(self) -> Path:
+        return self.path.with_suffix(DRAFT_SUFFIX)
 
     def _merge(self, rows: pa.Table, stale: Sequence[str]) -> None:
         with systemic(self.path, "written"):
@@ -163,10 +221,9 @@ class ChunkIndex:
             for field in chunk_index(self._dims).schema
         ]
         schema = pa.schema(fields)
-        draft = self.path.with_suffix(".draft")
-        shutil.rmtree(draft, ignore_errors=True)  # of a run that died here
-        create_scalar_indexes(engine().write_dataset(schema.empty_table(), draft, schema=schema))
-        draft.rename(self.path)
+        shutil.rmtree(self._draft, ignore_errors=True)  # of a run that died here
+        create_scalar_indexes(engine().write_dataset(schema.empty_table(), self._draft, schema=schema))
+        self._draft.rename(self.path)
         table: lance.LanceDataset = engine().dataset(self.path)
         return table
 

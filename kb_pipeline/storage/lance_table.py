@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 KEY = "chunk_id"
 VECTOR_INDEX = "vector_idx"
 TERMS_INDEX = "terms_idx"
+DRAFT_SUFFIX = ".draft"
 _PREFIX, _SUFFIX = "chunks-", ".lance"
 
 
@@ -32,10 +33,15 @@ def table_path(root: Path, tenant: str, space_id: str) -> Path:
     return database(root, tenant) / f"{_PREFIX}{space_id}{_SUFFIX}"
 
 
-def spaces(root: Path, tenant: str) -> list[str]:
-    """Ids of the spaces a tenant has a table for, sorted."""
-    found = database(root, tenant).glob(f"{_PREFIX}*{_SUFFIX}")
-    return sorted(path.name[len(_PREFIX) : -len(_SUFFIX)] for path in found)
+def spaces(root: Path, tenant: str, suffix: str = _SUFFIX) -> list[str]:
+    """Ids of the spaces a tenant has a table for, or with `DRAFT_SUFFIX` a half-made one, sorted."""
+    found = database(root, tenant).glob(f"{_PREFIX}*{suffix}")
+    return sorted(path.name[len(_PREFIX) : -len(suffix)] for path in found)
+
+
+def tenants_with_tables(root: Path) -> set[str]:
+    """Tenants that have tables, whether the catalog knows them or not."""
+    return {path.parent.name for path in (root / "lance").glob(f"*/{_PREFIX}*{_SUFFIX}")}
 
 
 def open_table(path: Path) -> "lance.LanceDataset | None":

@@ -17,7 +17,7 @@ from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.documents import Documents
 from kb_pipeline.storage.forgotten import Forgotten
 from kb_pipeline.storage.lance import ChunkIndex
-from kb_pipeline.storage.lance_table import spaces
+from kb_pipeline.storage.lance_table import DRAFT_SUFFIX, spaces, tenants_with_tables
 from kb_pipeline.storage.layout import Layout
 from kb_pipeline.storage.ledger import Ledger
 from kb_pipeline.storage.model_calls import costs_of, spent_usd
@@ -77,6 +77,16 @@ class Store:
     def indexes(self, tenant: str) -> list[ChunkIndex]:
         """All tables of a tenant: one a space."""
         return [ChunkIndex(self.layout.root, tenant, space_id) for space_id in spaces(self.layout.root, tenant)]
+
+    def tenants(self) -> list[str]:
+        """Tenants of the knowledge bases, and those whose tables are still there, sorted."""
+        known = {base.tenant for base in self.catalog.knowledge_bases()}
+        return sorted(known | tenants_with_tables(self.layout.root))
+
+    def remove_drafts(self, tenant: str) -> int:
+        """Remove half-made tables of dead writers; returns how many."""
+        root = self.layout.root
+        return sum(ChunkIndex(root, tenant, s).remove_draft() for s in spaces(root, tenant, DRAFT_SUFFIX))
 
     @contextmanager
     def working_on(self, source: SourceRow) -> Iterator[None]:
