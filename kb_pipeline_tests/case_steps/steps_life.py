@@ -115,8 +115,12 @@ def _not_synced_yet(world: World, name: str, kb: object) -> list[DocumentView]:
 
 
 def sync_quietly(world: World, source: SourceRow) -> None:
-    """A sync that is part of another step and counts as none. Raises: Mismatch: it failed."""
-    report = world.syncer.sync(world.store.catalog.source(source.kb_id, source.source_id))
+    """A sync that is part of another step and counts as none; what the step removed, a person removed.
+
+    Raises: Mismatch: it failed.
+    """
+    row = world.store.catalog.source(source.kb_id, source.source_id)
+    report = world.syncer.sync(row, accept_removals=True)
     if report.status != "ok":
         raise Mismatch(f"a sync that belongs to the step failed: {report.error}")
 
