@@ -54,12 +54,8 @@ def measured(folder: Path, size: int, step: str) -> dict[str, Any]:
                 write_corpus(records, size, edits=number + 1)
             found.append(_worked(bench, full, lambda: bench.sync(full)))
         best = min(found, key=lambda one: one["seconds"])
-        return {
-            **best,
-            "beyond_empty_s": round(best["seconds"] - empty_s, 3),
-            "empty_s": empty_s,
-            "peak_mb": _peak_mb(),
-        }
+        beyond_s = round(best["seconds"] - empty_s, 3)
+        return {**best, "beyond_empty_s": beyond_s, "empty_s": empty_s, "peak_mb": _peak_mb()}
 
 
 def _worked(bench: Bench, source: SourceRow, sync: Callable[[], Any]) -> dict[str, Any]:
@@ -86,12 +82,9 @@ def _versions(bench: Bench) -> int:
     """Newest version of every table, summed: old versions may have been removed."""
     from kb_pipeline.storage.lance_table import open_table
 
-    tables = [
-        open_table(index.path)
-        for base in bench.store.catalog.knowledge_bases()
-        for index in bench.store.indexes(base.tenant)
-    ]
-    return sum(int(table.version) for table in {str(t.uri): t for t in tables if t}.values())
+    indexes = [index for base in bench.store.catalog.knowledge_bases() for index in bench.store.indexes(base.tenant)]
+    tables = [open_table(path) for path in {index.path for index in indexes}]
+    return sum(int(table.version) for table in tables if table)
 
 
 def _calls(bench: Bench) -> int:
