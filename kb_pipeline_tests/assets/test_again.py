@@ -9,6 +9,8 @@ import sqlalchemy as sa
 from kb_pipeline.retries import MAX_ATTEMPTS
 from kb_pipeline.storage.tables import ledger
 
+pytestmark = pytest.mark.databases("sqlite", "postgres")
+
 
 @pytest.fixture
 def fetches(monkeypatch):

@@ -1,4 +1,4 @@
-"""The sync assets end to end on real Dagster, Parquet, SQLite and LanceDB: what a sync brings, repeats and removes."""
+"""The sync assets end to end on real Dagster, database, Parquet, LanceDB: what a sync brings, repeats and removes."""
 
 import json
 
@@ -6,6 +6,8 @@ import pytest
 
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.store import Store
+
+pytestmark = pytest.mark.databases("sqlite", "postgres")
 
 
 def write(folder, **texts):
@@ -174,6 +176,7 @@ def test_a_run_that_died_leaves_its_documents_pending_and_the_next_sync_finishes
     assert home.documents()["rope.md"]["status"] == "ready"
 
 
+@pytest.mark.databases("sqlite")
 @pytest.mark.parametrize("batch", [1, 3, 1000])
 def test_batch_size_changes_neither_ids_nor_rows(home, folder, batch, settings, tmp_path):
     from kb_pipeline.automation.run import open_syncer

@@ -12,6 +12,8 @@ from kb_pipeline.query.search import Query
 from kb_pipeline.services.embedders import open_embedder
 from kb_pipeline.storage.catalog_read import open_reads
 
+pytestmark = pytest.mark.databases("sqlite", "postgres")
+
 SECRET = "The vault opens with xylophone-4711"
 OLD = "The vault once opened with bassoon-0815"
 

@@ -1,6 +1,5 @@
-"""Catalog and ledger on real SQLite."""
+"""Catalog and ledger on real databases."""
 
-import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +12,8 @@ from kb_pipeline.storage.catalog import Catalog
 from kb_pipeline.storage.catalog_records import next_due
 from kb_pipeline.storage.ledger import Entry, Ledger
 from kb_pipeline.storage.tables import metadata
+
+pytestmark = pytest.mark.databases("sqlite", "postgres")
 
 
 @pytest.fixture
@@ -60,6 +61,7 @@ def test_a_catalog_of_a_newer_version_is_refused_in_one_sentence(settings, catal
         Catalog.open(settings)
 
 
+@pytest.mark.databases("sqlite")
 def test_a_file_that_is_no_database_is_refused_in_one_sentence(settings):
     settings.kb_home.mkdir(parents=True)
     (settings.kb_home / "catalog.sqlite").write_bytes(b"not a database" * 100)
@@ -173,11 +175,8 @@ def test_the_data_version_changes_exactly_with_outputs(ledger):
     assert ledger.data_version("raw_items", "kb", "s") != before
 
 
-def test_a_reader_does_not_wait_for_a_writer(settings, catalog):
+def test_a_reader_does_not_wait_for_a_writer(catalog):
     catalog.create_knowledge_base("k")
-    writer = sqlite3.connect(settings.kb_home / "catalog.sqlite", isolation_level=None)
-    try:
-        writer.execute("BEGIN IMMEDIATE")
-        assert len(catalog.knowledge_bases()) == 1
-    finally:
-        writer.close()
+    with catalog.engine.begin() as writer:
+        writer.execute(sa.text("UPDATE knowledge_bases SET description = 'half-way'"))
+        assert [base.description for base in catalog.knowledge_bases()] == [""]
