@@ -50,6 +50,11 @@ class Server:
         with self._engine.connect() as connection:
             connection.exec_driver_sql(statement)
 
+    def files_with(self, text: str) -> list[str]:
+        """Files of tables that hold a text; what the write-ahead log has goes by itself."""
+        files = [path for path in (self.folder / "data" / "base").rglob("*") if path.is_file()]
+        return [str(path) for path in files if text.encode() in path.read_bytes()]
+
     def close(self) -> None:
         """Close the own connections."""
         self._engine.dispose()
