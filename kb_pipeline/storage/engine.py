@@ -27,8 +27,8 @@ def open_engine(settings: Settings) -> sa.Engine:
     try:
         _bring_up_to_date(engine, layout)
     except sa.exc.DatabaseError as error:
-        where = engine.url.render_as_string(hide_password=True)
-        reason = str(error.orig).strip().splitlines()[0]
+        where = engine.url.set(query={}).render_as_string(hide_password=True)
+        reason = (str(error.orig).strip() or type(error.orig).__name__).splitlines()[0]
         raise SystemicError(
             f"The catalog at {where} cannot be opened: {reason}. Check KB_HOME or KB_DATABASE_URL."
         ) from error

@@ -247,6 +247,7 @@ def test_what_two_threads_add_at_once_is_there_once(catalog):
     ("url", "reason"),
     [
         ("postgresql://u:pass-4711@127.0.0.1:1/x", "Connection refused"),
+        ("postgresql://u@127.0.0.1:1/x?password=pass-4711", "Connection refused"),
         ("postgresql://u:pass-4711@127.0.0.1:port/x", "postgresql://user"),
         ("postgres://u:pass-4711@127.0.0.1/x", "postgresql://user"),
         ("mysql://u:pass-4711@127.0.0.1/x", "neither Postgres nor SQLite"),
