@@ -30,6 +30,7 @@ from kb_pipeline.query.scope import Scope
 from kb_pipeline.stages.index_rows import index_rows
 from kb_pipeline.stages.terms import query_terms
 from kb_pipeline.storage.lance import ChunkIndex
+from kb_pipeline.storage.lease import FileLease
 from kb_pipeline.testing.embedder import HashingEmbedder
 
 KEEP = timedelta(seconds=1)
@@ -77,7 +78,7 @@ def measure(work: Path, commits: int, rows: int, queries: int, vector_index_rows
     """All figures; `…_ratio` is drifted / fresh."""
     corpus = Corpus()
     texts = {f"d{number}": [corpus.text() for _ in range(_CHUNKS)] for number in range(rows // _CHUNKS)}
-    drifted = ChunkIndex(work / "drifted", _TENANT, corpus.embedder.space)
+    drifted = ChunkIndex(work / "drifted", _TENANT, corpus.embedder.space, FileLease(work / "locks"))
     _build(drifted, corpus, texts, vector_index_rows)
     seconds: list[float] = []
     for number in range(1, commits + 1):
@@ -90,7 +91,7 @@ def measure(work: Path, commits: int, rows: int, queries: int, vector_index_rows
         drifted.replace_documents(_KB, _SOURCE, [document], corpus.rows(document, texts[document]))
         drifted.maintain(vector_index_rows, KEEP)
         seconds.append(time.perf_counter() - started)
-    fresh = ChunkIndex(work / "fresh", _TENANT, corpus.embedder.space)
+    fresh = ChunkIndex(work / "fresh", _TENANT, corpus.embedder.space, FileLease(work / "locks"))
     _build(fresh, corpus, texts, vector_index_rows)
     fresh.overhaul(vector_index_rows, timedelta(0))
     asked = [corpus.text(6) for _ in range(queries)]

@@ -59,7 +59,7 @@ def tenant_of(scope: str, owner: str, client_id: str) -> str:
         return "public"
     name = owner if scope == "user" else client_id
     plain = slug(name, 40)
-    return f"{scope}-{plain}" if plain == name else f"{scope}-{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return f"{scope}-{plain}" if plain == name else f"{scope}-{plain}-{text_hash(name)[:8]}"
 
 
 def document_id(kb_id: str, connector: str, external_id: str, namespace: str = "") -> str:

@@ -26,7 +26,9 @@ class Settings(BaseModel):
     # Where things are
     kb_home: Path = Field(Path("kb_home"), description="Folder that holds everything.")
     kb_database_url: SecretStr | None = Field(
-        None, description="SQLAlchemy URL of the catalog; default SQLite in KB_HOME."
+        None,
+        description="Database of the catalog and of Dagster's runs, postgresql://user:password@host/name; "
+        "default SQLite in KB_HOME.",
     )
     kb_storage: str | None = Field(None, description="Folder for blobs, Parquet and LanceDB; default KB_HOME.")
 

@@ -11,6 +11,7 @@ from kb_pipeline.storage.catalog_records import SourceRow
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _LEAST_INTERVAL_S = 30
+_MOST_INTERVAL_S = 10 * 366 * 86_400
 
 
 def parse_schedule(text: str | None) -> tuple[int | None, str | None]:
@@ -26,6 +27,8 @@ def parse_schedule(text: str | None) -> tuple[int | None, str | None]:
             raise UsageError(
                 f"--every {text} is shorter than {_LEAST_INTERVAL_S}s, the least interval a source can have."
             )
+        if seconds > _MOST_INTERVAL_S:
+            raise UsageError(f"--every {text} is longer than ten years; leave it out for no schedule.")
         return seconds, None
     from croniter import croniter
 

@@ -138,6 +138,7 @@ def test_doctor_finds_rows_that_somebody_removed(kb, sci, tmp_path):
         (["add", "sci", "/no/such/place"], 2, "/no/such/place"),
         (["add", "sci", "ftp://example.org/x"], 2, "unknown source"),
         (["add", "sci", "sci.jsonl", "--every", "soon"], 2, "soon"),
+        (["add", "sci", "sci.jsonl", "--every", "9000w"], 2, "ten years"),
         (["add", "nowhere", "sci.jsonl"], 1, "nowhere"),
         (["create", ""], 2, "name"),
         (["create", "sci"], 2, "already"),

@@ -1,5 +1,6 @@
 """The Dagster project loads, is light to import, and tells a newcomer what each asset is."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kb_pipeline.automation.instance import config_of
 from kb_pipeline.definitions import defs
+from kb_pipeline.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,12 +52,30 @@ def test_loading_the_definitions_imports_no_model_and_opens_nothing(tmp_path):
     assert not (tmp_path / "home").exists()
 
 
-def test_the_workspace_and_the_postgres_example_are_configurations_dagster_takes(tmp_path):
+def test_the_workspace_and_the_deployed_configuration_are_such_as_dagster_takes(tmp_path):
     import dagster as dg
 
     assert "python_module" in yaml.safe_load((ROOT / "workspace.yaml").read_text())["load_from"][0]
-    example = yaml.safe_load((ROOT / "deploy" / "dagster.postgres.yaml").read_text())
-    assert example.pop("storage")["postgres"]["postgres_url"] == {"env": "DAGSTER_PG_URL"}
-    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(example))
+    deployed = yaml.safe_load((ROOT / "deploy" / "dagster.postgres.yaml").read_text())
+    written = yaml.safe_load(config_of(Settings(kb_home=tmp_path, kb_database_url="postgresql://kb@db/kb")))
+    assert deployed.keys() == written.keys()
+    assert deployed["storage"] == written["storage"]
+    del deployed["storage"]  # a database: automation/test_instance.py has one
+    (tmp_path / "dagster.yaml").write_text(yaml.safe_dump(deployed))
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         assert instance.run_monitoring_enabled
+
+
+def test_the_services_of_the_compose_file_agree_with_each_other():
+    services = yaml.safe_load((ROOT / "deploy" / "docker-compose.yaml").read_text())["services"]
+    assert services.keys() == {"postgres", "init", "code", "webserver", "daemon"}
+    server = yaml.safe_load((ROOT / "deploy" / "workspace.compose.yaml").read_text())["load_from"][0]["grpc_server"]
+    command = services[server["host"]]["command"]
+    assert str(server["port"]) == command[command.index("-p") + 1]
+    for name in services.keys() - {"postgres"}:
+        environment = services[name]["environment"]
+        assert "@postgres:5432/" in environment["KB_DATABASE_URL"]
+        assert environment["DAGSTER_HOME"] == f"{environment['KB_HOME']}/dagster"
+        assert services[name]["volumes"] == ["home:/data"]
+    files = re.findall(r"deploy/[\w.-]+", (ROOT / "deploy" / "docker-compose.yaml").read_text())
+    assert all((ROOT / file).is_file() for file in files)

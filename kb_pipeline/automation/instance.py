@@ -6,6 +6,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from kb_pipeline.errors import SystemicError
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.layout import Layout
 
@@ -13,8 +14,8 @@ PROCESS_TAG = "kb/process"
 _UNFINISHED = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
 
 _CONFIG = """\
-# Written by `kb init`. deploy/dagster.postgres.yaml shows the same for Postgres.
-telemetry: {{enabled: false}}
+# Written by `kb init`.
+{storage}telemetry: {{enabled: false}}
 nux: {{enabled: false}}
 python_logs: {{python_log_level: INFO}}
 concurrency:
@@ -27,20 +28,40 @@ retention:
 code_servers: {{local_startup_timeout: 180}}
 """
 
+_POSTGRES = "storage: {postgres: {postgres_url: {env: KB_DATABASE_URL}}}\n"
+"""The address stays in the environment: a password has no place in a file."""
+
+
+def config_of(settings: Settings) -> str:
+    """The dagster.yaml of a home: runs and events in the catalog's database if that is Postgres, else in files."""
+    url = settings.kb_database_url
+    is_postgres = url is not None and url.get_secret_value().startswith("postgresql")
+    return _CONFIG.format(jobs=settings.max_concurrent_jobs, storage=_POSTGRES if is_postgres else "")
+
 
 def write_config(settings: Settings) -> Path:
-    """Make DAGSTER_HOME below the home if it is not there; an edited dagster.yaml stays. Returns the folder."""
+    """Make DAGSTER_HOME below the home if it is not there. Returns the folder.
+
+    An edited dagster.yaml stays; one as it was written for SQLite moves on to Postgres with the home, never back.
+    """
     folder = Layout.of(settings).dagster
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "dagster.yaml"
-    if not config.exists():
-        config.write_text(_CONFIG.format(jobs=settings.max_concurrent_jobs))
+    on_files = _CONFIG.format(jobs=settings.max_concurrent_jobs, storage="")
+    if not config.exists() or (config.read_text() == on_files != config_of(settings)):
+        config.write_text(config_of(settings))
     return folder
 
 
 def open_instance(settings: Settings) -> dg.DagsterInstance:
-    """The home's instance; runs that a dead process of this machine left behind are closed first."""
-    instance = dg.DagsterInstance.from_config(str(write_config(settings)))
+    """The home's instance; runs that a dead process of this machine left behind are closed first.
+
+    Raises: SystemicError: the home's runs are in Postgres, and this process does not know where that is.
+    """
+    folder = write_config(settings)
+    if settings.kb_database_url is None and _POSTGRES in (folder / "dagster.yaml").read_text():
+        raise SystemicError(f"{folder}/dagster.yaml keeps runs in Postgres: set KB_DATABASE_URL to its address.")
+    instance = dg.DagsterInstance.from_config(str(folder))
     close_dead_runs(instance)
     return instance
 

@@ -13,6 +13,7 @@ from kb_pipeline.storage.engine import vacuum
 from kb_pipeline.storage.events import Events
 from kb_pipeline.storage.model_calls import forget_inputs
 from kb_pipeline.storage.store import Store
+from kb_pipeline.storage.tables import TEXTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +73,7 @@ def forget(store: Store, kb_id: str, name: str, by: str) -> Receipt:
         events = Events(store.catalog.engine).forget(base.kb_id, document_id, [row["title"], *texts])
         store.ledger.remove_unit(document_id)
         store.documents.remove(document_id)
-        vacuum(store.catalog.engine)
+        vacuum(store.catalog.engine, TEXTS)
         store.forgotten.complete(document_id)
     return Receipt(
         kb_id=base.kb_id, document_id=document_id, external_id=row["external_id"], title=row["title"], by=by, at=at,

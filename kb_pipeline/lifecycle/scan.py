@@ -9,14 +9,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kb_pipeline.storage.lance_engine import engine
+from kb_pipeline.storage.postgres import columns_with
 from kb_pipeline.storage.store import Store
 
 _PIECE = 16_000_000
 
 
 def places_of(store: Store, text: str) -> Iterator[str]:
-    """Where the text stands: a file, or a table of it with its version. Files of packed formats (a .docx as it was
-    fetched) are looked at as they lie, not unpacked.
+    """Where the text stands: a file, a table of it with its version, or a column of the database. Files of packed
+    formats (a .docx as it was fetched) are looked at as they lie, not unpacked.
     """
     roots = dict.fromkeys([store.layout.home, store.layout.root])
     files = {path: None for root in roots for path in sorted(root.rglob("*")) if path.is_file()}
@@ -30,6 +31,8 @@ def places_of(store: Store, text: str) -> Iterator[str]:
             yield str(path)
     for table in sorted((store.layout.root / "lance").glob("*/*.lance")):
         yield from _versions_with(table, text)
+    if store.catalog.engine.dialect.name == "postgresql":
+        yield from columns_with(store.catalog.engine, text)
 
 
 def _versions_with(table: Path, text: str) -> Iterator[str]:

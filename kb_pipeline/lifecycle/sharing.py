@@ -1,7 +1,5 @@
 """Changing whose a knowledge base is: who sees it, and in which tenant's index its rows lie."""
 
-from contextlib import ExitStack
-
 from kb_pipeline import ids
 from kb_pipeline.errors import UsageError
 from kb_pipeline.records import Scope
@@ -28,10 +26,8 @@ def set_scope(
     if scope == "user" and not owner:
         raise UsageError(f"Knowledge base {base.name!r} cannot have scope user without an owner.")
     tenant = ids.tenant_of(scope, owner, client_id)
-    with ExitStack() as held:
-        sources = catalog.sources(base.kb_id)
-        for source in sources:
-            held.enter_context(store.working_on(source))
+    sources = catalog.sources(base.kb_id)
+    with store.working_on(*sources):
         if tenant != base.tenant:  # first forgotten in the ledger: whatever happens next, a sync indexes it again
             for source in sources:
                 units = store.ledger.units(_INDEXED_BY, base.kb_id, source.source_id)

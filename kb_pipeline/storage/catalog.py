@@ -14,8 +14,8 @@ from kb_pipeline.settings import Settings
 from kb_pipeline.storage.catalog_records import KnowledgeBase, SourceRow
 from kb_pipeline.storage.catalog_rules import VISIBLE
 from kb_pipeline.storage.documents import Documents
-from kb_pipeline.storage.engine import open_engine, reading
-from kb_pipeline.storage.tables import kb_sources, knowledge_bases, retrieval_events
+from kb_pipeline.storage.engine import deciding, open_engine, reading
+from kb_pipeline.storage.tables import PlainText, kb_sources, knowledge_bases, retrieval_events
 
 
 def _now() -> datetime:
@@ -56,7 +56,7 @@ class Catalog:
             raise UsageError(f"Knowledge base {name!r} has scope user: say whose with --owner.")
         client_id = client_id or ("default" if scope == "account" else "")
         tenant = ids.tenant_of(scope, owner, client_id)
-        with self.engine.begin() as connection:
+        with deciding(self.engine) as connection:
             same = sa.select(knowledge_bases.c.kb_id).where(
                 knowledge_bases.c.name == name, knowledge_bases.c.tenant == tenant
             )
@@ -78,7 +78,10 @@ class Catalog:
         """What a caller may see: their own, their account's, and the public ones; everything for the local operator."""
         if is_operator:
             return self.knowledge_bases()
-        mine = sa.text(VISIBLE).bindparams(user_id=user_id or None, client_id=client_id or None)
+        text = PlainText()
+        mine = sa.text(VISIBLE).bindparams(
+            sa.bindparam("user_id", user_id or None, text), sa.bindparam("client_id", client_id or None, text)
+        )
         return self._knowledge_bases(mine)
 
     def knowledge_base(self, name_or_id: str) -> KnowledgeBase:
@@ -104,7 +107,7 @@ class Catalog:
         Raises: UsageError: the new tenant already has one of this name.
         """
         table = knowledge_bases.c
-        with self.engine.begin() as connection:
+        with deciding(self.engine) as connection:
             name = connection.execute(sa.select(table.name).where(table.kb_id == kb_id)).scalar_one()
             same = sa.select(table.kb_id).where(table.name == name, table.tenant == tenant, table.kb_id != kb_id)
             if connection.execute(same).first():
@@ -143,7 +146,7 @@ class Catalog:
         Args:
             ids_are_global: the connector's external ids mean the same document in every source.
         """
-        with self.engine.begin() as connection:
+        with deciding(self.engine) as connection:
             here = kb_sources.c.kb_id == kb_id
             standing = kb_sources.c.removed_at.is_(None)
             same = sa.and_(here, standing, kb_sources.c.connector == connector, kb_sources.c.input == source_input)
@@ -216,9 +219,8 @@ class Catalog:
     def list_afresh(self, kb_id: str) -> None:
         """Let the sources of a knowledge base name everything they hold at their next sync, changed or not."""
         with self.engine.begin() as connection:
-            for source_id, state in connection.execute(
-                sa.select(kb_sources.c.source_id, kb_sources.c.state).where(kb_sources.c.kb_id == kb_id)
-            ).all():
+            query = sa.select(kb_sources.c.source_id, kb_sources.c.state).where(kb_sources.c.kb_id == kb_id)
+            for source_id, state in connection.execute(query.with_for_update()).all():
                 kept = {key: value for key, value in state.items() if key not in VALIDATORS}
                 change = kb_sources.update().where(kb_sources.c.source_id == source_id)
                 connection.execute(change.values(state=kept))

@@ -77,7 +77,7 @@ class Documents:
 
     def update(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Set columns of known documents; every row has `document_id` and the same other columns."""
-        values = [dict(row) for row in rows]
+        values = sorted((dict(row) for row in rows), key=lambda row: str(row["document_id"]))  # see `upsert`
         if not values:
             return
         columns: dict[str, Any] = {name: sa.bindparam(name) for name in values[0] if name != "document_id"}

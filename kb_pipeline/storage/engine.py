@@ -1,5 +1,7 @@
 """Opens the catalog's database: SQLite in WAL by default, Postgres by URL; brings its schema up to date."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -7,8 +9,12 @@ from sqlalchemy import event
 
 from kb_pipeline.errors import SystemicError
 from kb_pipeline.settings import Settings
+from kb_pipeline.storage import postgres
 from kb_pipeline.storage.catalog_rules import BUSY_TIMEOUT_MS, HEAD
 from kb_pipeline.storage.layout import Layout
+from kb_pipeline.storage.lease import Taken, lease_of, lock_key
+
+_MIGRATION_WAIT_S = 600.0
 
 
 def open_engine(settings: Settings) -> sa.Engine:
@@ -17,27 +23,38 @@ def open_engine(settings: Settings) -> sa.Engine:
     Raises: SystemicError: the database cannot be opened, or was written by a newer version.
     """
     layout = Layout.of(settings)
-    if settings.kb_database_url:
-        url = settings.kb_database_url.get_secret_value()
-    else:
-        layout.home.mkdir(parents=True, exist_ok=True)
-        url = f"sqlite:///{layout.catalog}"
-    try:
-        engine = sa.create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
-    except (sa.exc.ArgumentError, ModuleNotFoundError) as error:
-        advice = "it looks like postgresql://user:password@host/name, and needs the extra `postgres`"
-        raise SystemicError(f"KB_DATABASE_URL cannot be used ({type(error).__name__}): {advice}.") from None
-    if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _sqlite_pragmas)
-        event.listen(engine, "begin", _begin_immediate)
+    engine = _engine(settings, layout)
     try:
         _bring_up_to_date(engine, layout)
     except sa.exc.DatabaseError as error:
-        where = engine.url.render_as_string(hide_password=True)
+        where = engine.url.set(query={}).render_as_string(hide_password=True)
+        reason = (str(error.orig).strip() or type(error.orig).__name__).splitlines()[0]
         raise SystemicError(
-            f"The catalog at {where} cannot be opened: {error.orig}. Check KB_HOME or KB_DATABASE_URL."
+            f"The catalog at {where} cannot be opened: {reason}. Check KB_HOME or KB_DATABASE_URL."
         ) from error
     return engine
+
+
+def _engine(settings: Settings, layout: Layout) -> sa.Engine:
+    if settings.kb_database_url:
+        given = settings.kb_database_url.get_secret_value()
+    else:
+        layout.home.mkdir(parents=True, exist_ok=True)
+        given = f"sqlite:///{layout.catalog}"
+    reason = "it is neither Postgres nor SQLite"
+    try:
+        url = sa.make_url(given)
+        if url.drivername in postgres.DRIVERS:
+            return postgres.engine_of(url)
+        if url.drivername == "sqlite":
+            engine = sa.create_engine(url)
+            event.listen(engine, "connect", _sqlite_pragmas)
+            event.listen(engine, "begin", _begin_immediate)
+            return engine
+    except (sa.exc.ArgumentError, ValueError, ModuleNotFoundError) as error:
+        reason = type(error).__name__  # its message may hold the password
+    advice = "it looks like postgresql://user:password@host/name, and needs the extra `postgres`"
+    raise SystemicError(f"KB_DATABASE_URL cannot be used ({reason}): {advice}.")
 
 
 def reading(engine: sa.Engine) -> sa.Connection:
@@ -45,14 +62,23 @@ def reading(engine: sa.Engine) -> sa.Connection:
     return engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
 
-def vacuum(engine: sa.Engine) -> None:
-    """Write the database anew, so that what was deleted is in no page and no log of it any more.
+@contextmanager
+def deciding(engine: sa.Engine) -> Iterator[sa.Connection]:
+    """A transaction that looks first and writes then; no other such one comes in between, on whatever machine."""
+    with engine.begin() as connection:  # which is enough on SQLite: see _begin_immediate
+        if engine.dialect.name == "postgresql":
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(lock_key("catalog"))))
+        yield connection
 
-    Raises: SystemicError: another process keeps reading it.
+
+def vacuum(engine: sa.Engine, tables: Sequence[sa.Table]) -> None:
+    """Write the tables anew (SQLite: the whole database), so that what was deleted is in no page of them any more.
+
+    Raises: SystemicError: another process keeps reading them.
     """
     with reading(engine) as connection:
-        if engine.dialect.name != "sqlite":
-            connection.exec_driver_sql("VACUUM FULL")
+        if engine.dialect.name == "postgresql":
+            postgres.rewrite(connection, tables)
             return
         connection.exec_driver_sql("VACUUM")
         busy = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()[0]
@@ -68,6 +94,8 @@ def upsert(
 ) -> None:
     """Insert rows, or update them by primary key except the columns in `keep`. All rows have the same columns.
 
+    Of rows with one key the last counts.
+
     Args:
         database: a connection whose transaction it joins, or an engine for one of its own.
     """
@@ -80,12 +108,14 @@ def upsert(
     statement = insert(table)
     keys = [column.name for column in table.primary_key]
     changed = {name: statement.excluded[name] for name in rows[0] if name not in keys and name not in keep}
+    distinct = {tuple(str(row[name]) for name in keys): row for row in rows}  # Postgres refuses a key twice
+    ordered = [distinct[key] for key in sorted(distinct)]  # two writers of the same rows wait, and never for each other
     whole = statement.on_conflict_do_update(index_elements=keys, set_=changed)
     if isinstance(database, sa.Connection):
-        database.execute(whole, rows)
+        database.execute(whole, ordered)
         return
     with database.begin() as connection:
-        connection.execute(whole, rows)
+        connection.execute(whole, ordered)
 
 
 def _sqlite_pragmas(connection: object, _record: object) -> None:
@@ -118,16 +148,21 @@ def _bring_up_to_date(engine: sa.Engine, layout: Layout) -> None:
     from alembic import command
     from alembic.config import Config
     from alembic.util.exc import CommandError
-    from filelock import FileLock
 
-    layout.locks.mkdir(parents=True, exist_ok=True)
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.attributes["engine"] = engine
-    with FileLock(layout.locks / "migrate.lock"):
-        try:
+    try:
+        with lease_of(engine, layout.locks).hold("migrate", wait_s=_MIGRATION_WAIT_S):
+            if engine.dialect.name == "postgresql":
+                postgres.make_schema(engine)
             command.upgrade(config, "head")
-        except CommandError as error:
-            raise SystemicError(
-                f"The catalog was written by a newer version of kb_pipeline ({error}); upgrade the package."
-            ) from error
+    except Taken:
+        raise SystemicError(
+            f"Another process has been changing the catalog's schema for {_MIGRATION_WAIT_S / 60:.0f} minutes; "
+            "wait for it or stop it."
+        ) from None
+    except CommandError as error:
+        raise SystemicError(
+            f"The catalog was written by a newer version of kb_pipeline ({error}); upgrade the package."
+        ) from error

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from kb_pipeline.errors import SystemicError
@@ -33,6 +32,7 @@ from kb_pipeline.storage.lance_upkeep import (
     create_scalar_indexes,
     maintain,
 )
+from kb_pipeline.storage.lease import Lease, Taken
 
 if TYPE_CHECKING:
     import lance
@@ -47,18 +47,20 @@ class ChunkIndex:
     Args:
         root: storage root.
         space: the space, or the id of one whose table exists.
+        lease: the home's, so that one process at a time writes to a table.
 
     """
 
-    def __init__(self, root: Path, tenant: str, space: Space | str) -> None:
-        self.root, self.tenant = root, tenant
+    def __init__(self, root: Path, tenant: str, space: Space | str, lease: Lease) -> None:
+        self.root, self.tenant, self._lease = root, tenant, lease
         self.space_id = space if isinstance(space, str) else space.space_id
         self.path = table_path(root, tenant, self.space_id)
         self._dims = None if isinstance(space, str) else space.dims
 
     def others(self) -> list["ChunkIndex"]:
         """The tenant's tables of other spaces."""
-        return [ChunkIndex(self.root, self.tenant, s) for s in spaces(self.root, self.tenant) if s != self.space_id]
+        found = [space_id for space_id in spaces(self.root, self.tenant) if space_id != self.space_id]
+        return [ChunkIndex(self.root, self.tenant, space_id, self._lease) for space_id in found]
 
     def existing(self, kb_id: str, document_ids: Sequence[str]) -> dict[str, str]:
         """`row_hash` by chunk id of the rows that stand now for these documents."""
@@ -92,7 +94,7 @@ class ChunkIndex:
         """
         wanted = row_hashes(rows)
         _check_rows(kb_id, source_id, document_ids, rows, wanted)
-        with self._lease():
+        with self._writing():
             standing = self.existing(kb_id, document_ids)
             changed = [key for key, digest in wanted.items() if standing.get(key) != digest]
             stale = [key for key in standing if key not in wanted]
@@ -145,7 +147,7 @@ class ChunkIndex:
         """Let the indexes cover every row, at a cost that goes with what was written; returns what was done."""
         if open_table(self.path) is None:
             return []
-        with self._lease(), systemic(self.path, "maintained"):
+        with self._writing(), systemic(self.path, "maintained"):
             return maintain(self.path, vector_index_rows, keep_versions)
 
     def overhaul(
@@ -160,13 +162,13 @@ class ChunkIndex:
         for step in steps(vector_index_rows, keep_versions):
             if open_table(self.path) is None:
                 break
-            with self._lease(), systemic(self.path, "maintained"):
+            with self._writing(), systemic(self.path, "maintained"):
                 done += step(self.path)
         return done
 
     def remove_if_empty(self, unwritten_for: timedelta) -> bool:
         """Remove the table if it holds no row and nobody wrote to it for so long; returns whether it did."""
-        with self._lease():
+        with self._writing():
             table = open_table(self.path)
             if table is None or table.count_rows() or not is_unwritten(self.path, unwritten_for):
                 return False
@@ -178,7 +180,7 @@ class ChunkIndex:
         """Remove what a writer left that died while it made the table; returns whether there was such a thing."""
         if not self._draft.is_dir():
             return False
-        with self._lease():
+        with self._writing():
             shutil.rmtree(self._draft, ignore_errors=True)
         return True
 
@@ -190,7 +192,7 @@ class ChunkIndex:
         if open_table(self.path) is None:
             return 0
         removed = self.delete_documents(kb_id, document_ids)
-        with self._lease(), systemic(self.path, "purged"):
+        with self._writing(), systemic(self.path, "purged"):
             rewrite(self.path, vector_index_rows)
         return removed
 
@@ -230,7 +232,7 @@ class ChunkIndex:
     def _delete(self, rows: pc.Expression) -> int:
         if open_table(self.path) is None:
             return 0
-        with self._lease(), systemic(self.path, "written"):
+        with self._writing(), systemic(self.path, "written"):
             table = open_table(self.path)
             if table is None or table.count_rows(rows) == 0:
                 return 0
@@ -246,13 +248,13 @@ class ChunkIndex:
             )
 
     @contextmanager
-    def _lease(self) -> Iterator[None]:
-        """One writer at a time over all processes of the machine; freed when its holder dies."""
+    def _writing(self) -> Iterator[None]:
+        """One writer at a time over all processes of the home; freed when its holder dies."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with FileLock(self.path.with_suffix(".lock")).acquire(timeout=_LEASE_WAIT_S):
+            with self._lease.hold(f"index-{self.tenant}-{self.space_id}", wait_s=_LEASE_WAIT_S):
                 yield
-        except Timeout:
+        except Taken:
             raise SystemicError(
                 f"The search index {self.path} has been written to by another run for {_LEASE_WAIT_S / 60:.0f} "
                 "minutes; stop that run, then sync again."

@@ -1,12 +1,12 @@
 """The store: one object that hands out catalog, ledger, blobs, datasets and indexes of a home."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cached_property
 
 import pyarrow as pa
-from filelock import FileLock, Timeout
 
+from kb_pipeline import ids
 from kb_pipeline.errors import SystemicError, UsageError
 from kb_pipeline.records import Space
 from kb_pipeline.schemas import PARQUET_TABLES, RAW_ITEMS, Table
@@ -19,11 +19,12 @@ from kb_pipeline.storage.forgotten import Forgotten
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.lance_table import DRAFT_SUFFIX, spaces, tenants_with_tables
 from kb_pipeline.storage.layout import Layout
+from kb_pipeline.storage.lease import Lease, Taken, lease_of
 from kb_pipeline.storage.ledger import Ledger
 from kb_pipeline.storage.model_calls import costs_of, spent_usd
 from kb_pipeline.storage.parquet import Dataset, column_values, write_empty
 
-_LOCK_WAIT_S = 3600.0
+_LEASE_WAIT_S = 3600.0
 
 
 class Store:
@@ -50,6 +51,10 @@ class Store:
     def ledger(self) -> Ledger:
         return Ledger(self.catalog.engine)
 
+    @cached_property
+    def lease(self) -> Lease:
+        return lease_of(self.catalog.engine, self.layout.locks)
+
     def costs_of(self, document_ids: Sequence[str]) -> Mapping[str, float]:
         """What documents have cost so far, in USD; those that cost nothing are left out."""
         return costs_of(self.catalog.engine, document_ids)
@@ -72,11 +77,12 @@ class Store:
 
     def index(self, tenant: str, space: Space) -> ChunkIndex:
         """The LanceDB table of a tenant and space, for writing."""
-        return ChunkIndex(self.layout.root, tenant, space)
+        return ChunkIndex(self.layout.root, tenant, space, self.lease)
 
     def indexes(self, tenant: str) -> list[ChunkIndex]:
         """All tables of a tenant: one a space."""
-        return [ChunkIndex(self.layout.root, tenant, space_id) for space_id in spaces(self.layout.root, tenant)]
+        found = spaces(self.layout.root, tenant)
+        return [ChunkIndex(self.layout.root, tenant, space_id, self.lease) for space_id in found]
 
     def tenants(self) -> list[str]:
         """Tenants of the knowledge bases, and those whose tables are still there, sorted."""
@@ -86,21 +92,21 @@ class Store:
     def remove_drafts(self, tenant: str) -> int:
         """Remove half-made tables of dead writers; returns how many."""
         root = self.layout.root
-        return sum(ChunkIndex(root, tenant, s).remove_draft() for s in spaces(root, tenant, DRAFT_SUFFIX))
+        return sum(ChunkIndex(root, tenant, s, self.lease).remove_draft() for s in spaces(root, tenant, DRAFT_SUFFIX))
 
     @contextmanager
-    def working_on(self, source: SourceRow) -> Iterator[None]:
-        """Hold a source: one stage of one run at a time, over all processes of this machine; freed if its holder dies.
+    def working_on(self, *sources: SourceRow) -> Iterator[None]:
+        """Hold sources: one stage of one run at a time, over all processes of the home; freed if the holder dies.
 
-        Raises: SystemicError: another run held it for an hour.
+        Raises: SystemicError: another run held one of them for an hour.
         """
-        lock = self._lock(source)
         try:
-            with lock.acquire(timeout=_LOCK_WAIT_S):
+            with self.lease.hold(*(source.partition for source in sources), wait_s=_LEASE_WAIT_S):
                 yield
-        except Timeout:
+        except Taken as taken:
             raise SystemicError(
-                f"Source {source.partition} has been held by another run for an hour; stop that run, then sync again."
+                f"Source {taken.name} has been held by another run for {_LEASE_WAIT_S / 60:.0f} minutes; stop that "
+                "run, then sync again."
             ) from None
 
     @contextmanager
@@ -109,15 +115,12 @@ class Store:
 
         Raises: UsageError: a run is at work on one of them.
         """
-        with ExitStack() as held:
-            for source in sorted(sources, key=lambda source: source.partition):
-                try:
-                    held.enter_context(self._lock(source).acquire(timeout=0))
-                except Timeout:
-                    raise UsageError(
-                        f"A run is at work on {source.kb_id}/{source.source_id}; wait for it or stop it first."
-                    ) from None
-            yield
+        try:
+            with self.lease.hold(*(source.partition for source in sources)):
+                yield
+        except Taken as taken:
+            kb_id, source_id = ids.split_partition(taken.name)
+            raise UsageError(f"A run is at work on {kb_id}/{source_id}; wait for it or stop it first.") from None
 
     def remove_unused_blobs(self) -> int:
         """Remove bytes that no document has any more; returns how many files. Every source must be held."""
@@ -129,16 +132,11 @@ class Store:
 
     def release_orphans(self, source: SourceRow) -> int:
         """Documents left half-way by a dead run go back to `pending`; returns how many. Leaves a living run alone."""
-        lock = self._lock(source)
         try:
-            with lock.acquire(timeout=0):
+            with self.lease.hold(source.partition):
                 return self.documents.release_unfinished(source)
-        except Timeout:
+        except Taken:
             return 0
-
-    def _lock(self, source: SourceRow) -> FileLock:
-        self.layout.locks.mkdir(parents=True, exist_ok=True)
-        return FileLock(self.layout.locks / f"{source.partition}.lock")
 
 
 def table_of(table: Table, rows: list[dict[str, object]]) -> pa.Table:

@@ -9,6 +9,8 @@ import sqlalchemy as sa
 from kb_pipeline.retries import MAX_ATTEMPTS
 from kb_pipeline.storage.tables import ledger
 
+pytestmark = pytest.mark.databases("sqlite", "postgres")
+
 
 @pytest.fixture
 def fetches(monkeypatch):
@@ -38,6 +40,7 @@ def pass_time(home, **time):
                 connection.execute(change.values(next_try_at=due - timedelta(**time)))
 
 
+@pytest.mark.databases("sqlite")  # the next test asks Postgres, in fewer syncs
 def test_a_failure_is_tried_at_the_next_sync_then_later_and_later_and_then_no_more(home, folder, fetches):
     (folder / "a.md").write_text("Buoy a rings.")
     (folder / "b.md").write_text("Buoy b rings.")

@@ -8,6 +8,8 @@ from kb_pipeline.storage.store import Store
 from kb_pipeline.testing.loopback import Loopback
 from kb_pipeline_tests.assets.conftest import Home, SilentProgress
 
+pytestmark = pytest.mark.databases("sqlite", "postgres")
+
 
 @pytest.fixture
 def ten(home, folder):
@@ -89,14 +91,10 @@ def test_a_listing_that_breaks_off_retires_nothing_and_confirms_nothing(home, fo
     assert all(row["missing_since"] is None for row in home.documents().values())
 
 
-def test_a_page_that_answers_404_is_archived_at_the_second_time_and_comes_back(tmp_path):
+def test_a_page_that_answers_404_is_archived_at_the_second_time_and_comes_back(settings):
     with Loopback() as site:
         site.serve("https://pages.example/tide", body=b"<html><body><article>" + b"<p>The tide turns at noon.</p>" * 9)
-        settings = Settings(
-            kb_home=tmp_path / "home", embedding_model="fake:test:32", http_host_interval_s=0,
-            http_route=site.route,
-        )  # fmt: skip
-        store = Store(settings)
+        store = Store(Settings(**{**settings.model_dump(), "http_route": site.route}))
         store.initialise()
         store.catalog.create_knowledge_base("k")
         with open_syncer(store, SilentProgress()) as syncer:

@@ -1,4 +1,4 @@
-"""The sync assets end to end on real Dagster, Parquet, SQLite and LanceDB: what a sync brings, repeats and removes."""
+"""The sync assets end to end on real Dagster, database, Parquet, LanceDB: what a sync brings, repeats and removes."""
 
 import json
 
@@ -6,6 +6,8 @@ import pytest
 
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.store import Store
+
+pytestmark = pytest.mark.databases("sqlite", "postgres")
 
 
 def write(folder, **texts):
@@ -113,6 +115,7 @@ def test_a_missing_folder_fails_the_run_and_retires_nothing(home, folder, tmp_pa
     assert home.store.catalog.source("k", source.source_id).status == "failed"
 
 
+@pytest.mark.databases("sqlite")  # about files: one database is enough
 def test_equal_bytes_are_two_documents_and_one_embedding(home, folder):
     write(folder, a="The same words in both.", b="The same words in both.")
     for name in "ab":
@@ -174,6 +177,7 @@ def test_a_run_that_died_leaves_its_documents_pending_and_the_next_sync_finishes
     assert home.documents()["rope.md"]["status"] == "ready"
 
 
+@pytest.mark.databases("sqlite")  # about files: one database is enough
 @pytest.mark.parametrize("batch", [1, 3, 1000])
 def test_batch_size_changes_neither_ids_nor_rows(home, folder, batch, settings, tmp_path):
     from kb_pipeline.automation.run import open_syncer
@@ -267,6 +271,7 @@ def test_a_feed_that_says_not_modified_counts_its_documents_as_unchanged(home, s
     assert (second.listed, second.unchanged, second.new, second.changed) == (1, 1, 0, 0)
 
 
+@pytest.mark.databases("sqlite")  # about files: one database is enough
 @pytest.mark.parametrize("what", ["lance", "parquet/raw_items", "parquet/documents", "parquet/chunks", "blobs"])
 def test_what_was_lost_on_disk_is_made_anew_by_the_next_sync(home, folder, what):
     import shutil
@@ -285,6 +290,7 @@ def test_what_was_lost_on_disk_is_made_anew_by_the_next_sync(home, folder, what)
     assert {row["status"] for row in home.documents().values()} == {"ready"}
 
 
+@pytest.mark.databases("sqlite")  # about files: one database is enough
 def test_a_lost_blob_is_fetched_again_when_it_is_needed(home, folder):
     import shutil
 
@@ -316,6 +322,7 @@ def test_a_row_nobody_accounts_for_goes(home, folder):
     assert home.rows(source) == {"raw_items": 1, "documents": 1, "chunks": 1}
 
 
+@pytest.mark.databases("sqlite")  # about files: one database is enough
 def test_a_touched_failed_file_stays_failed_with_its_reason(home, folder):
     (folder / "bad.pdf").write_bytes(b"%PDF-1.4 garbage")
     source = home.add(folder)
@@ -327,6 +334,7 @@ def test_a_touched_failed_file_stays_failed_with_its_reason(home, folder):
     assert (after["status"], after["error_kind"], after["error"]) == ("failed", before["error_kind"], before["error"])
 
 
+@pytest.mark.databases("sqlite")  # about files: one database is enough
 def test_a_touched_file_keeps_the_title_it_has(home, folder):
     (folder / "a.html").write_text("<title>Nice title</title><p>" + "Some words about the quay. " * 20)
     source = home.add(folder)
@@ -336,6 +344,7 @@ def test_a_touched_file_keeps_the_title_it_has(home, folder):
     assert home.documents()["a.html"]["title"] == "Nice title"
 
 
+@pytest.mark.databases("sqlite")  # about files: one database is enough
 def test_two_files_that_swap_names_swap_texts_also_with_equal_size_and_time(home, folder):
     import os
 
@@ -374,6 +383,7 @@ def test_a_title_of_any_length_is_cut(home, folder):
     assert len(home.documents()["1"]["title"]) == 500
 
 
+@pytest.mark.databases("sqlite")  # about files: one database is enough
 def test_a_damaged_part_file_is_set_aside_and_its_documents_are_made_anew(home, folder):
     from kb_pipeline.doctor import examine
 

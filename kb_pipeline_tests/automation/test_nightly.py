@@ -71,7 +71,7 @@ def test_one_maintenance_runs_at_a_time_in_a_home(store, instance):
 
 def test_a_run_here_reports_counts_and_what_its_checks_found(store, instance):
     store.catalog.create_knowledge_base("ours")
-    index = ChunkIndex(store.layout.root, "account-default", SPACE)
+    index = ChunkIndex(store.layout.root, "account-default", SPACE, store.lease)
     for number in range(3):
         index.replace_documents("gone", "s", [f"d{number}"], rows_of(f"d{number}", ["stray words"], "gone", "s"))
     (report,) = maintain_here(store, instance, ["account-default"])
@@ -91,7 +91,7 @@ def test_a_run_here_reports_counts_and_what_its_checks_found(store, instance):
 
 def test_a_damaged_table_fails_the_run_with_one_sentence_and_no_second_try(store, instance):
     store.catalog.create_knowledge_base("ours")
-    index = ChunkIndex(store.layout.root, "account-default", SPACE)
+    index = ChunkIndex(store.layout.root, "account-default", SPACE, store.lease)
     index.replace_documents("gone", "s", ["d"], rows_of("d", ["stray words"], "gone", "s"))
     for manifest in (index.path / "_versions").iterdir():
         manifest.write_bytes(b"garbage")

@@ -4,13 +4,18 @@ import json
 
 import pytest
 
-from kb_pipeline.errors import NotVisible, UsageError
+from kb_pipeline.errors import NotVisible, SystemicError, UsageError
 from kb_pipeline.lifecycle.forgetting import forget, unforget
 from kb_pipeline.lifecycle.scan import places_of
 from kb_pipeline.query import OPERATOR, open_query
 from kb_pipeline.query.search import Query
 from kb_pipeline.services.embedders import open_embedder
 from kb_pipeline.storage.catalog_read import open_reads
+from kb_pipeline.storage.engine import reading
+from kb_pipeline.storage.postgres import rewrite
+from kb_pipeline.storage.tables import TEXTS
+
+pytestmark = pytest.mark.databases("sqlite", "postgres")
 
 SECRET = "The vault opens with xylophone-4711"
 OLD = "The vault once opened with bassoon-0815"
@@ -53,6 +58,25 @@ def test_a_forgotten_text_stands_nowhere(home, vault):
     assert "vault.md" not in home.documents()
     assert not any(SECRET in hit.chunk_text for hit in search(home, "vault keeper").hits)
     assert len(home.indexed()) == 12
+
+
+@pytest.mark.databases("postgres")
+def test_a_forgotten_text_is_in_no_file_of_the_database(home, vault, postgres):
+    postgres.run("CHECKPOINT")
+    assert postgres.files_with("xylophone-4711")
+    forget(home.store, "k", "vault.md", by="ada")
+    postgres.run("CHECKPOINT")
+    assert postgres.files_with("xylophone-4711") == []
+
+
+@pytest.mark.databases("postgres")
+def test_a_reader_that_does_not_end_is_named(home):
+    engine = home.store.catalog.engine
+    with engine.connect() as reader, reading(engine) as writer:
+        reader.exec_driver_sql("SELECT count(*) FROM kb_documents")
+        writer.exec_driver_sql("SET lock_timeout = 200")
+        with pytest.raises(SystemicError, match="kb_documents is being read"):
+            rewrite(writer, TEXTS)
 
 
 def test_a_forgotten_document_stays_away_until_that_is_lifted(home, vault):

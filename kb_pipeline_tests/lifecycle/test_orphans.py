@@ -36,7 +36,7 @@ def texts(home):
 
 def put(home, document, kb_id, source_id, tenant=TENANT, space=SPACE):
     """Rows as a writer leaves them that knows more than the catalog."""
-    index = ChunkIndex(home.store.layout.root, tenant, space)
+    index = ChunkIndex(home.store.layout.root, tenant, space, home.store.lease)
     index.replace_documents(kb_id, source_id, [document], rows_of(document, ["stray words"], kb_id, source_id))
     return index
 
@@ -179,4 +179,4 @@ def test_maintenance_of_a_tenant_without_tables_is_nothing(home):
     shutil.rmtree(home.store.layout.root / "lance", ignore_errors=True)
     upkeep = maintain_tenant(home.store, TENANT)
     assert (upkeep.tables, upkeep.notes) == ([], [])
-    assert strays_of(home.store, ChunkIndex(home.store.layout.root, TENANT, SPACE)) == []
+    assert strays_of(home.store, ChunkIndex(home.store.layout.root, TENANT, SPACE, home.store.lease)) == []

@@ -5,6 +5,8 @@ import pytest
 from kb_pipeline.errors import NotVisible, UsageError
 from kb_pipeline.lifecycle.removal import remove_source
 
+pytestmark = pytest.mark.databases("sqlite", "postgres")
+
 
 @pytest.fixture
 def two(home, tmp_path):

@@ -6,6 +6,8 @@ from kb_pipeline.errors import UsageError
 from kb_pipeline.lifecycle.sharing import set_scope
 from kb_pipeline.storage.store import Store
 
+pytestmark = pytest.mark.databases("sqlite", "postgres")
+
 
 @pytest.fixture
 def store(settings):

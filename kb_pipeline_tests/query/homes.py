@@ -10,11 +10,9 @@ from kb_pipeline.schemas import chunk_index
 from kb_pipeline.settings import Settings
 from kb_pipeline.stages.language import detect_language
 from kb_pipeline.stages.terms import index_terms
-from kb_pipeline.storage.catalog import Catalog
 from kb_pipeline.storage.catalog_read import open_reads
 from kb_pipeline.storage.catalog_records import KnowledgeBase
-from kb_pipeline.storage.documents import Documents
-from kb_pipeline.storage.lance import ChunkIndex
+from kb_pipeline.storage.store import Store
 from kb_pipeline.testing.embedder import HashingEmbedder
 
 
@@ -23,8 +21,8 @@ class Home:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.catalog = Catalog.open(settings)
-        self.documents = Documents(self.catalog.engine)
+        self.store = Store(settings)
+        self.catalog, self.documents = self.store.catalog, self.store.documents
         _, name, dims = settings.embedding_model.split(":")
         self.embedder = HashingEmbedder(name, int(dims))
 
@@ -39,9 +37,7 @@ class Home:
         rows = [row for title, text in texts.items() for row in _rows(kb, title, text, embedder)]
         documents = list(dict.fromkeys(row["document_id"] for row in rows))
         table = pa.Table.from_pylist(rows, schema=chunk_index(embedder.space.dims).schema)
-        ChunkIndex(self.settings.storage_root, kb.tenant, embedder.space).replace_documents(
-            kb.kb_id, "s", documents, table
-        )
+        self.store.index(kb.tenant, embedder.space).replace_documents(kb.kb_id, "s", documents, table)
         self.documents.save(
             {"document_id": d, "kb_id": kb.kb_id, "source_id": "s", "external_id": d, "status": "ready"}
             for d in documents

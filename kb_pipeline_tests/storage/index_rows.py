@@ -1,6 +1,7 @@
 """Rows of a search index made by hand, for the tests of both its sides."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -9,9 +10,15 @@ from kb_pipeline import ids
 from kb_pipeline.records import Space
 from kb_pipeline.schemas import chunk_index
 from kb_pipeline.stages.terms import index_terms
+from kb_pipeline.storage.lease import FileLease
 
 DIMS = 8
 SPACE = Space(provider="test", model="hand-made", revision="1", dims=DIMS, recipe="1")
+
+
+def lease_in(folder: Path) -> FileLease:
+    """Leases of a home without a store."""
+    return FileLease(folder / "locks")
 
 
 def a_vector(seed: str) -> np.ndarray:

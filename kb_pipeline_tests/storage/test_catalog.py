@@ -1,6 +1,6 @@
-"""Catalog and ledger on real SQLite."""
+"""Catalog and ledger on real databases."""
 
-import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -9,11 +9,15 @@ import sqlalchemy as sa
 
 from kb_pipeline.errors import Corrupt, NotVisible, SystemicError, Transient, UsageError
 from kb_pipeline.retries import Recipe
+from kb_pipeline.settings import Settings
 from kb_pipeline.storage import engine as engine_module
 from kb_pipeline.storage.catalog import Catalog
 from kb_pipeline.storage.catalog_records import next_due
+from kb_pipeline.storage.documents import Documents
 from kb_pipeline.storage.ledger import Entry, Ledger
 from kb_pipeline.storage.tables import metadata
+
+pytestmark = pytest.mark.databases("sqlite", "postgres")
 
 
 @pytest.fixture
@@ -61,6 +65,7 @@ def test_a_catalog_of_a_newer_version_is_refused_in_one_sentence(settings, catal
         Catalog.open(settings)
 
 
+@pytest.mark.databases("sqlite")
 def test_a_file_that_is_no_database_is_refused_in_one_sentence(settings):
     settings.kb_home.mkdir(parents=True)
     (settings.kb_home / "catalog.sqlite").write_bytes(b"not a database" * 100)
@@ -174,11 +179,114 @@ def test_the_data_version_changes_exactly_with_outputs(ledger):
     assert ledger.data_version("raw_items", "kb", "s") != before
 
 
-def test_a_reader_does_not_wait_for_a_writer(settings, catalog):
+def test_a_reader_does_not_wait_for_a_writer(catalog):
     catalog.create_knowledge_base("k")
-    writer = sqlite3.connect(settings.kb_home / "catalog.sqlite", isolation_level=None)
-    try:
-        writer.execute("BEGIN IMMEDIATE")
-        assert len(catalog.knowledge_bases()) == 1
-    finally:
-        writer.close()
+    with catalog.engine.begin() as writer:
+        writer.execute(sa.text("UPDATE knowledge_bases SET description = 'half-way'"))
+        assert [base.description for base in catalog.knowledge_bases()] == [""]
+
+
+def test_texts_that_no_database_can_hold_are_cleaned_wherever_they_come_in(catalog, ledger):
+    kb = catalog.create_knowledge_base("a\0b", "user", owner="u\ud800", description="\0" * 3).kb_id
+    source = catalog.add_source(kb, "records", "/data/\0\udcff.jsonl", name="n\0", options={"include": ["\0*"]})
+    assert (source.name, source.input) == ("n\ufffd", "/data/\ufffd\ufffd.jsonl")
+    assert source.options == {"include": ["\0*"]}
+    assert catalog.add_source(kb, "records", "/data/\0\udcff.jsonl").source_id == source.source_id
+    record(ledger, "raw_items", Entry(unit="d", input_hash="v\0", failure=Transient("it said \0")))
+    assert ledger.failures("raw_items", "kb", "s") == [("d", "transient", "it said \ufffd")]
+    catalog.record_event(
+        {
+            "event_id": "e", "at": datetime.now(UTC), "query": "q\0\ud800", "caller_hash": "c", "kb_ids": [kb],
+            "top_k": 1, "settings_hash": "s", "detail": {"notes": ["\0\ud800"]},
+        }
+    )  # fmt: skip
+    assert [base.kb_id for base in catalog.visible("u\ud800", "\0")] == [kb]
+    assert catalog.visible("u", "") == []
+    with pytest.raises(NotVisible):
+        catalog.knowledge_base("\0")
+
+
+def test_names_of_any_length_and_script_fit(catalog):
+    name, owner = "Ñandú 鳥 " * 2_000, "o" * 5_000
+    base = catalog.create_knowledge_base(name, "user", owner=owner, client_id=owner, agency_id=owner)
+    source = catalog.add_source(base.kb_id, "document", "/" + "d" * 5_000, name=name, every_s=10 * 366 * 86_400)
+    assert catalog.knowledge_base(name) == base
+    assert catalog.source(base.kb_id, name) == source
+
+
+def test_many_units_go_in_and_out_at_once_and_of_one_named_twice_the_last_counts(catalog, ledger):
+    units = [f"d{n:024x}" for n in range(5_100)]
+    record(ledger, "raw_items", *(done(unit, "v", "x") for unit in units), done(units[5], "v2", "y"))
+    assert ledger.totals("raw_items", "kb", "s")[0] == len(ledger.known("raw_items", units)) == len(units)
+    assert ledger.known("raw_items", [units[5]])[units[5]]["input_hash"] == "v2"
+    ledger.make_due(units)
+    documents = Documents(catalog.engine)
+    documents.save(
+        {"document_id": u, "kb_id": "kb", "source_id": "s", "external_id": u, "status": "ready"} for u in units
+    )
+    documents.archive(units[1:], "run")
+    assert documents.owners(units) == {units[0]: "s"}
+
+
+def test_what_two_threads_add_at_once_is_there_once(catalog):
+    kb = catalog.create_knowledge_base("k").kb_id
+
+    def add(_number):
+        try:
+            catalog.create_knowledge_base("Notes")
+        except UsageError:
+            return catalog.add_source(kb, "rss", "https://a.example/feed").source_id, 1
+        return catalog.add_source(kb, "rss", "https://a.example/feed").source_id, 0
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(add, range(8)))
+    assert len({source_id for source_id, _ in found}) == 1
+    assert sum(refused for _, refused in found) == 7
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("postgresql://u:pass-4711@127.0.0.1:1/x", "Connection refused"),
+        ("postgresql://u@127.0.0.1:1/x?password=pass-4711", "Connection refused"),
+        ("postgresql://u:pass-4711@127.0.0.1:port/x", "postgresql://user"),
+        ("postgres://u:pass-4711@127.0.0.1/x", "postgresql://user"),
+        ("mysql://u:pass-4711@127.0.0.1/x", "neither Postgres nor SQLite"),
+        ("pass-4711", "postgresql://user"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_said_in_one_sentence_without_its_password(settings, url, reason):
+    with pytest.raises(SystemicError, match=reason) as said:
+        Catalog.open(Settings(**{**settings.model_dump(), "kb_database_url": url}))
+    assert "4711" not in str(said.value)
+    assert "\n" not in str(said.value)
+
+
+@pytest.mark.databases("postgres")
+def test_catalog_and_dagster_keep_their_tables_apart(catalog):
+    with catalog.engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one() == engine_module.HEAD
+        dagsters = connection.exec_driver_sql("SELECT version_num FROM public.alembic_version").scalar_one()
+        assert dagsters != engine_module.HEAD
+        names = set(sa.inspect(connection).get_table_names())
+    assert names == {*metadata.tables, "alembic_version"}
+
+
+@pytest.mark.databases("postgres")
+def test_a_database_of_another_encoding_is_refused(settings, postgres):
+    postgres.run("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'")
+    url = sa.make_url(settings.kb_database_url.get_secret_value()).set(database="latin")
+    with pytest.raises(SystemicError, match="encoding LATIN1"):
+        Catalog.open(Settings(kb_home=settings.kb_home, kb_database_url=url.render_as_string(hide_password=False)))
+
+
+@pytest.mark.databases("postgres")
+def test_processes_that_find_an_empty_database_migrate_it_once(settings, postgres):
+    url = postgres.create()
+    fresh = Settings(kb_home=settings.kb_home, kb_database_url=url)
+    with ThreadPoolExecutor(3) as pool:
+        opened = list(pool.map(lambda _: Catalog.open(fresh), range(3)))
+    assert [catalog.knowledge_bases() for catalog in opened] == [[], [], []]
+    for one in opened:
+        one.engine.dispose()
+    postgres.drop(url)

@@ -16,14 +16,14 @@ from kb_pipeline.errors import KbError, SystemicError
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.lance_read import IndexReader
 from kb_pipeline.storage.lance_table import spaces
-from kb_pipeline_tests.storage.index_rows import SPACE, a_vector, rows_of
+from kb_pipeline_tests.storage.index_rows import SPACE, a_vector, lease_in, rows_of
 
 PROJECT = Path(kb_pipeline.__file__).parents[1]
 
 
 @pytest.fixture
 def index(tmp_path: Path) -> ChunkIndex:
-    return ChunkIndex(tmp_path, "public", SPACE)
+    return ChunkIndex(tmp_path, "public", SPACE, lease_in(tmp_path))
 
 
 @pytest.fixture
@@ -187,7 +187,7 @@ def test_a_table_moved_away_and_rebuilt_is_read_afresh(index: ChunkIndex, reader
 
 
 def _write_same_keys(root: Path, start: Barrier, writer: str, leased: bool) -> None:
-    index = ChunkIndex(root, "public", SPACE)
+    index = ChunkIndex(root, "public", SPACE, lease_in(root))
     start.wait()
     for i in range(15):
         rows = rows_of(f"d{i}", [f"{writer} writes {i} {j}" for j in range(8)])
@@ -199,7 +199,7 @@ def _write_same_keys(root: Path, start: Barrier, writer: str, leased: bool) -> N
 
 @pytest.mark.parametrize("leased", [True, False])
 def test_two_processes_writing_the_same_keys_make_no_duplicates(tmp_path: Path, leased: bool) -> None:
-    index = ChunkIndex(tmp_path, "public", SPACE)
+    index = ChunkIndex(tmp_path, "public", SPACE, lease_in(tmp_path))
     put(index, "first", "so that the table is there")
     context = multiprocessing.get_context("spawn")
     start = context.Barrier(2)

@@ -15,7 +15,7 @@ from kb_pipeline.errors import KbError
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.lance_read import IndexReader, load_passages
 from kb_pipeline.storage.lance_segments import due_to_merge
-from kb_pipeline_tests.storage.index_rows import SPACE, a_vector, rows_of
+from kb_pipeline_tests.storage.index_rows import SPACE, a_vector, lease_in, rows_of
 
 NOW = timedelta(0)
 DOCUMENTS = 60
@@ -23,7 +23,7 @@ DOCUMENTS = 60
 
 @pytest.fixture
 def index(tmp_path: Path) -> ChunkIndex:
-    return ChunkIndex(tmp_path, "public", SPACE)
+    return ChunkIndex(tmp_path, "public", SPACE, lease_in(tmp_path))
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_after_sixty_commits_a_table_is_as_one_freshly_built_and_answers_the_sam
     assert (state.fragments, state.segments, state.versions, state.old_versions) == (1, 1, 1, 0)
     assert (state.rows, state.unindexed_rows, state.duplicate_keys) == (DOCUMENTS * 10, 0, 0)
     assert [[key for key, _ in hits] for hits in answers(reader)] == [[key for key, _ in hits] for hits in before]
-    fresh = ChunkIndex(tmp_path / "fresh", "public", SPACE)
+    fresh = ChunkIndex(tmp_path / "fresh", "public", SPACE, lease_in(tmp_path))
     kept = lance.dataset(index.path).to_table().sort_by("chunk_id")
     fresh.replace_documents("kb", "s", [f"d{number}" for number in range(DOCUMENTS)], kept)
     fresh.maintain()
@@ -160,7 +160,7 @@ def test_deleted_documents_leave_the_weights_of_words(index: ChunkIndex, reader:
     index.maintain()
     index.delete_documents("kb", [f"old{number}" for number in range(3)])
     index.overhaul(keep_versions=NOW)
-    fresh = ChunkIndex(index.root / "fresh", "public", SPACE)
+    fresh = ChunkIndex(index.root / "fresh", "public", SPACE, lease_in(index.root))
     put(fresh, "kept", "common rare", "other words")
     fresh.maintain()
     expected = IndexReader(fresh.root, "public", SPACE.space_id).sparse("common", ["kb"], 5)
@@ -197,7 +197,7 @@ def test_a_reader_that_never_rests_never_fails_during_maintenance(index: ChunkIn
 
 
 def _overhaul(root: Path, start: Barrier) -> None:
-    index = ChunkIndex(root, "public", SPACE)
+    index = ChunkIndex(root, "public", SPACE, lease_in(root))
     start.wait()
     for number in range(4):
         put(index, f"d{number}", *(f"tide at once {part}" for part in range(10)))
@@ -231,7 +231,7 @@ def test_a_sync_removes_old_versions_by_itself_once_there_are_many(index: ChunkI
 
 
 def _overhaul_for_ever(root: Path) -> None:
-    index = ChunkIndex(root, "public", SPACE)
+    index = ChunkIndex(root, "public", SPACE, lease_in(root))
     for number in range(10_000):
         put(index, "d0", f"tide killed {number}")
         index.overhaul(keep_versions=NOW)

@@ -8,12 +8,12 @@ import pytest
 from kb_pipeline.storage import lance_vectors
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.lance_read import IndexReader, load_passages
-from kb_pipeline_tests.storage.index_rows import SPACE, a_vector, rows_of
+from kb_pipeline_tests.storage.index_rows import SPACE, a_vector, lease_in, rows_of
 
 
 @pytest.fixture
 def reader(tmp_path: Path) -> IndexReader:
-    index = ChunkIndex(tmp_path, "account-acme", SPACE)
+    index = ChunkIndex(tmp_path, "account-acme", SPACE, lease_in(tmp_path))
     for kb_id in ("kb-a", "kb-b"):
         documents = [f"{kb_id}-{n}" for n in range(6)]
         tables = [rows_of(name, [f"{name} text {i}" for i in range(5)], kb_id=kb_id) for name in documents]
@@ -45,6 +45,8 @@ def test_candidates_of_both_channels_load_their_own_rows(reader: IndexReader) ->
 
 def test_vectors_of_a_few_tables_are_held_at_most(tmp_path: Path) -> None:
     for n in range(12):
-        ChunkIndex(tmp_path, f"account-{n}", SPACE).replace_documents("kb", "s", ["d"], rows_of("d", ["text"]))
+        ChunkIndex(tmp_path, f"account-{n}", SPACE, lease_in(tmp_path)).replace_documents(
+            "kb", "s", ["d"], rows_of("d", ["text"])
+        )
         assert IndexReader(tmp_path, f"account-{n}", SPACE.space_id).dense(a_vector("text"), ("kb",), 1)
     assert lance_vectors.held_vectors.cache_info().currsize <= 8
