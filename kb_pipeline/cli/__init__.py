@@ -10,9 +10,9 @@ from kb_pipeline.errors import KbError, UsageError
 
 _COMMANDS: dict[str, str] = {
     "init": "manage", "create": "manage", "add": "manage", "apply": "manage", "sources": "manage", "docs": "manage",
-    "plan": "plan", "sync": "sync", "retry": "again", "reingest": "again", "budget": "plan", "search": "search",
-    "eval": "search", "remove": "gone", "forget": "gone", "unforget": "gone", "doctor": "doctor", "sql": "tables",
-    "export": "tables", "maintain": "maintain", "demo": "demo",
+    "plan": "plan", "sync": "sync", "retry": "again", "reingest": "again", "budget": "plan", "share": "share",
+    "search": "search", "eval": "search", "remove": "gone", "forget": "gone", "unforget": "gone", "doctor": "doctor",
+    "sql": "tables", "export": "tables", "maintain": "maintain", "demo": "demo",
 }  # fmt: skip
 
 

@@ -6,16 +6,14 @@ from kb_pipeline.records import Scope
 from kb_pipeline.storage.catalog_records import KnowledgeBase
 from kb_pipeline.storage.store import Store
 
-_INDEXED_BY = "chunk_index"
-
 
 def set_scope(
     store: Store, kb_id: str, scope: Scope, *, owner: str | None = None, client_id: str | None = None
 ) -> KnowledgeBase:
     """Give a knowledge base another scope, owner or account; what is not named stays.
 
-    Those who lose it cannot find it from the moment this returns; those who gain it find it after the next sync, which
-    indexes it anew in its new tenant. Cut off half-way, the next sync or the same call again completes it.
+    Its rows are put into its new tenant's index before anyone there may see it; those who lose it cannot find it from
+    the moment this returns. Nothing is embedded anew. Cut off half-way, the same call again completes it.
 
     Raises: UsageError: scope user without an owner, or the new tenant has one of this name. NotVisible: no such base.
     """
@@ -28,13 +26,12 @@ def set_scope(
     tenant = ids.tenant_of(scope, owner, client_id)
     sources = catalog.sources(base.kb_id)
     with store.working_on(*sources):
-        if tenant != base.tenant:  # first forgotten in the ledger: whatever happens next, a sync indexes it again
-            for source in sources:
-                units = store.ledger.units(_INDEXED_BY, base.kb_id, source.source_id)
-                store.documents.set_status(list(store.documents.owners(units)), "pending")
-                store.ledger.remove(_INDEXED_BY, units)
-        moved = catalog.change_scope(base.kb_id, scope, tenant, owner, client_id)
         for index in store.indexes(base.tenant) if tenant != base.tenant else ():
             for source in sources:
-                index.delete_source(base.kb_id, source.source_id)
+                index.copy_source(base.kb_id, source.source_id, tenant)
+        moved = catalog.change_scope(base.kb_id, scope, tenant, owner, client_id)
+        for other in store.tenants():
+            for index in store.indexes(other) if other != tenant else ():
+                for source in sources:
+                    index.delete_source(base.kb_id, source.source_id)
     return moved

@@ -112,6 +112,20 @@ class ChunkIndex:
         """Remove a source's rows; returns how many."""
         return self._delete(_source(kb_id, source_id))
 
+    def copy_source(self, kb_id: str, source_id: str, tenant: str) -> int:
+        """Put a source's rows, vectors and all, into another tenant's table of this space; returns how many."""
+        table, copied = open_table(self.path), 0
+        if table is None:
+            return 0
+        target = ChunkIndex(self.root, tenant, self.space_id, self._lease)
+        target._dims = table.schema.field("vector").type.list_size
+        for batch in table.to_batches(filter=_source(kb_id, source_id)):
+            with target._writing():
+                target._merge(pa.Table.from_batches([batch]), ())
+            copied += batch.num_rows
+        target.maintain()
+        return copied
+
     def count_rows(self, kb_id: str, source_id: str) -> int:
         """Rows of a source."""
         table = open_table(self.path)
