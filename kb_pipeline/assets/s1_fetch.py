@@ -1,7 +1,9 @@
 """Stage 1: connector -> raw_items. What to fetch is decided in stages/intake.py; bytes go to the blob store."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 import dagster as dg
 
@@ -12,7 +14,7 @@ from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
 from kb_pipeline.connectors.base import Connector
 from kb_pipeline.connectors.registry import Registry
 from kb_pipeline.errors import UnitFailure
-from kb_pipeline.records import Item, Listing
+from kb_pipeline.records import Item, Listing, Source
 from kb_pipeline.retries import Recipe
 from kb_pipeline.schemas import RAW_ITEMS
 from kb_pipeline.settings import Settings
@@ -112,14 +114,28 @@ def _sync_batch(run: StageRun, connector: Connector, batch: list[Item], seen: se
     store.documents.save(document_listed(unit, source, item, run.run_id) for unit, item in intake.wanted)
     rows, entries = [], []
     for unit, item in intake.wanted:
-        raw = run.attempt(item.external_id, partial(connector.fetch, item))
-        if isinstance(raw, UnitFailure):
-            entries.append(Entry(unit=unit, input_hash=item.version, failure=raw))
+        done = run.attempt(item.external_id, partial(fetch, connector, source, unit, item, store.blobs.put))
+        if isinstance(done, UnitFailure):
+            entries.append(Entry(unit=unit, input_hash=item.version, failure=done))
             continue
-        row = raw_row(unit, source, item, raw, store.blobs.put(raw.content), datetime.now(UTC))
+        row, output, _ = done
         rows.append(row)
-        entries.append(Entry(unit=unit, input_hash=item.version, output_hash=raw_output_hash(row), rows=1))
+        entries.append(Entry(unit=unit, input_hash=item.version, output_hash=output, rows=1))
     if entries:
-        run.commit(store.dataset(RAW_ITEMS, source), rows, entries)
-        run.set_status([row["document_id"] for row in rows], "parsing")
+        committed = run.commit(store.dataset(RAW_ITEMS, source), rows, entries)
+        run.set_status(list(committed), "parsing")
     return intake.present
+
+
+def fetch(
+    connector: Connector, source: Source, unit: str, item: Item, keep: Callable[[bytes], str]
+) -> tuple[dict[str, Any], str, bytes]:
+    """An item's raw_items row, the hash of what later stages read of it, and its bytes.
+
+    Args:
+        keep: takes the bytes and gives their digest.
+    Raises: UnitFailure.
+    """
+    raw = connector.fetch(item)
+    row = raw_row(unit, source, item, raw, keep(raw.content), datetime.now(UTC))
+    return row, raw_output_hash(row), raw.content

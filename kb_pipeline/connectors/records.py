@@ -66,7 +66,10 @@ class RecordsConnector:
             raise failure_of(error, str(place["path"]), "it is read again at the next sync") from error
         if _version(line) != item.version:
             raise Gone(f"{name}: the file changed after it was listed; it is read again at the next sync")
-        return _raw(json.loads(line), name)
+        try:
+            return _raw(json.loads(line), name)
+        except RecursionError:  # the listing, with less above it on the stack, could read it
+            raise Corrupt(f"{name}: lists and objects lie too deep inside each other") from None
 
 
 def _version(line: bytes) -> str:

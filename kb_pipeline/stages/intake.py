@@ -7,10 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kb_pipeline import ids
+from kb_pipeline.errors import Corrupt
 from kb_pipeline.records import Item, RawItem, Source
 from kb_pipeline.retries import Recipe, is_due
 
 MAX_TITLE_CHARS = 500
+MAX_DEPTH = 100
+"""Lists and objects inside each other in what a source says of an item: readers of JSON recurse, to a thousand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,13 +77,31 @@ def compare(
     )
 
 
-def clean(value: Any) -> Any:
-    """A JSON-able value whose texts hold no NUL and no lone surrogate: stores and hashes could not take them."""
+def clean(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """A JSON-able value whose texts hold no NUL and no lone surrogate: stores and hashes could not take them.
+
+    Raises: Corrupt: lists and objects lie deeper inside each other than `depth`.
+    """
     if isinstance(value, str):
         return value.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    if not depth:
+        raise Corrupt(f"more than {MAX_DEPTH} lists and objects lie inside each other")
     if isinstance(value, Mapping):
-        return {clean(key): clean(item) for key, item in value.items()}
-    return [clean(item) for item in value] if isinstance(value, list | tuple) else value
+        return {clean(key): clean(item, depth - 1) for key, item in value.items()}
+    return [clean(item, depth - 1) for item in value]
+
+
+def metadata_json(metadata: Mapping[str, Any], name: str) -> str:
+    """What a source says beside the text of the item `name`, as it is stored.
+
+    Raises: Corrupt: nested too deeply.
+    """
+    try:
+        return json.dumps(clean(metadata), sort_keys=True, ensure_ascii=False, default=str)
+    except Corrupt as error:
+        raise Corrupt(f"{name}: in its metadata {error}") from None
 
 
 def clean_item(item: Item) -> Item:
@@ -106,7 +127,10 @@ def document_listed(document_id: str, source: Source, item: Item, run_id: str) -
 
 
 def raw_row(document_id: str, source: Source, item: Item, raw: RawItem, digest: str, now: datetime) -> dict[str, Any]:
-    """The raw_items row of a fetched item, its bytes stored under `digest`."""
+    """The raw_items row of a fetched item, its bytes stored under `digest`.
+
+    Raises: Corrupt: its metadata is nested too deeply.
+    """
     row = {
         "kb_id": source.kb_id,
         "source_id": source.source_id,
@@ -122,7 +146,7 @@ def raw_row(document_id: str, source: Source, item: Item, raw: RawItem, digest: 
         "title": (raw.title or item.title or "")[:MAX_TITLE_CHARS] or None,
         "author": raw.author,
         "published_at": raw.published_at,
-        "metadata": json.dumps(clean(raw.metadata), sort_keys=True, ensure_ascii=False, default=str),
+        "metadata": metadata_json(raw.metadata, raw.file_name or item.external_id),
         "fetched_at": now,
     }
     return {name: clean(value) for name, value in row.items()}
