@@ -65,21 +65,20 @@ class DocumentConnector:
         Raises: Blocked: outside the folder, or not allowed to read. Gone, TooLarge, Transient.
         """
         root, relative = str(item.locator["root"]), str(item.locator["path"])
-        path = Path(root, relative)
+        path, name = Path(root, relative), _printable(relative)
         if not _is_inside(path, Path(root)):
-            raise Blocked(f"{relative}: leads out of the folder {root}, so it is not read")
+            raise Blocked(f"{name}: leads out of the folder {root}, so it is not read")
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would block an open
             with os.fdopen(descriptor, "rb") as file:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise Blocked(f"{relative}: is not a regular file, so it is not read")
+                    raise Blocked(f"{name}: is not a regular file, so it is not read")
                 content = file.read(self._max_bytes + 1)
         except OSError as error:
-            raise failure_of(error, relative, "it is tried again at the next sync") from error
+            raise failure_of(error, name, "it is tried again at the next sync") from error
         if len(content) > self._max_bytes:
-            raise TooLarge(f"{relative}: too large, more than {self._max_bytes:,} bytes; MAX_FILE_BYTES raises the cap")
-        name = Path(relative).name
-        return RawItem(content=content, kind="file", file_name=_printable(name))
+            raise TooLarge(f"{name}: too large, more than {self._max_bytes:,} bytes; MAX_FILE_BYTES raises the cap")
+        return RawItem(content=content, kind="file", file_name=_printable(path.name))
 
 
 def canonical_path(source_input: str) -> str:
@@ -87,7 +86,9 @@ def canonical_path(source_input: str) -> str:
     try:
         path = Path(source_input).expanduser().resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as error:
-        raise UsageError(f"{source_input}: no such file or folder; check the path") from error
+        raise UsageError(f"{_printable(source_input)}: no such file or folder; check the path") from error
+    if any("\udc80" <= c <= "\udcff" for c in str(path)):
+        raise UsageError(f"{_printable(str(path))}: its name holds bytes that are not UTF-8; rename it")
     if not (path.is_dir() or path.is_file()):
         raise UsageError(f"{source_input}: neither a file nor a folder")
     return str(path)
@@ -139,7 +140,7 @@ def _walk(root: Path, folder: Path, prefix: str, chosen: _Globs, above: frozense
         with os.scandir(folder) as entries:
             ordered = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
-        raise failure_of(error, str(folder), "nothing is concluded from this listing") from error
+        raise failure_of(error, _printable(str(folder)), "nothing is concluded from this listing") from error
     if (here.st_dev, here.st_ino) in above:  # a link to a folder that we are in
         return
     for entry in ordered:
@@ -172,5 +173,8 @@ def _is_inside(path: Path, root: Path) -> bool:
 
 
 def _printable(name: str) -> str:
-    """A file name as text: each byte that is not UTF-8 is shown as a replacement character and its hex value."""
-    return "".join(f"\ufffd{ord(c) - 0xDC00:02x}" if "\udc80" <= c <= "\udcff" else c for c in name)
+    """A file name as text, no two names the same: a byte that is not UTF-8 is a replacement character and its hex
+    value, a replacement character of the name itself stands twice.
+    """
+    plain = name.replace("\ufffd", "\ufffd\ufffd")
+    return "".join(f"\ufffd{ord(c) - 0xDC00:02x}" if "\udc80" <= c <= "\udcff" else c for c in plain)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kb_pipeline import ids
+from kb_pipeline.charset import storable
 from kb_pipeline.errors import Corrupt
 from kb_pipeline.records import Item, RawItem, Source
 from kb_pipeline.retries import Recipe, is_due
@@ -83,7 +84,7 @@ def clean(value: Any, depth: int = MAX_DEPTH) -> Any:
     Raises: Corrupt: lists and objects lie deeper inside each other than `depth`.
     """
     if isinstance(value, str):
-        return value.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+        return storable(value)
     if not isinstance(value, Mapping | list | tuple):
         return value
     if not depth:
