@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ def kb(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli")
     env = {
         "PATH": os.environ["PATH"], "HOME": str(folder), "KB_HOME": str(folder / "home"), "COLUMNS": "80",
-        "EMBEDDING_MODEL": "fake:cli:64",
+        "EMBEDDING_MODEL": "fake:cli:64", "PYTHONPATH": str(Path(__file__).parents[1]),
     }  # fmt: skip
 
     def run(*words, stdin="", **more):
@@ -190,6 +191,27 @@ def test_a_failure_names_its_source_once_and_lines_keep_their_words(kb, sci):
         assert all(len(line) <= 80 for line in out.splitlines())
     assert any(source["source_id"] in line and " 1h " in line for line in kb("sources")[1].splitlines())
     assert kb("sources", "sci")[1].splitlines()[3].rstrip().endswith(" UTC")
+
+
+def test_no_secret_of_an_address_is_printed_or_becomes_part_of_an_id(kb, sci):
+    secret = "S3KRET"
+    address, page = f"http://127.0.0.1:9/full?access_token={secret}", f"https://u:{secret}@x.example/?api_key={secret}"
+    (kb.folder / "links.jsonl").write_text(
+        json.dumps({"id": "a", "title": page, "text": f"Mooring lines, see {address} there.", "url": page})
+        + "\n{broken"
+    )
+    for words in (["create", "hush"], ["add", "hush", address], ["add", "hush", "links.jsonl"]):
+        assert secret.lower() not in kb(*words)[1].lower()
+    printed = [*kb("sync", "hush"), kb("sync", f"hush/{address}")[2], kb("docs", "hush")[1], kb("doctor")[1]]
+    printed += [kb("sources", "hush", COLUMNS=columns)[1] for columns in ("80", "200")]
+    printed += [kb("search", "mooring lines", "--kb", "hush")[1], kb("sql", "SELECT url, title FROM kb_documents")[1]]
+    printed += kb("remove", "hush", f"{address}&more=1")
+    assert all(secret not in str(text) for text in printed), printed
+    sources = json.loads(kb("sources", "hush", "--json")[1])["sources"]
+    assert {source["input"] for source in sources} >= {address}
+    assert all(secret.lower() not in source["source_id"] for source in sources)
+    (hit,) = json.loads(kb("search", "mooring lines", "--kb", "hush", "--json")[1])["hits"]
+    assert hit["url"] == hit["source"] == f"https://x.example/?api_key={secret}"
 
 
 def test_a_source_is_synced_by_its_partition_as_dagster_shows_it(kb, sci):

@@ -23,8 +23,9 @@ from kb_pipeline.stages.retirement import Retirement
 from kb_pipeline.storage.catalog_records import next_due
 from kb_pipeline.storage.ledger import Entry
 from kb_pipeline.storage.store import Store
+from kb_pipeline.urls import masked
 
-CODE_VERSION = "fetch-1"
+CODE_VERSION = "fetch-2"  # 2: addresses without user names
 
 
 class ListingConfig(dg.Config):
@@ -100,8 +101,8 @@ def _retire(run: StageRun, listing: Listing, seen: set[str], verdict: Retirement
 def _inspect(run: StageRun) -> list[Check]:
     missing = sorted(run.store.documents.missing(run.source.kb_id, run.source.source_id).values())
     found = (
-        f"{len(missing)} documents are not in the last listing: {', '.join(missing[:5])}. They stay until another "
-        f"listing agrees; kb sync {run.source.kb_id}/{run.source.source_id} --accept-removals retires them now."
+        f"{len(missing)} documents are not in the last listing: {masked(', '.join(missing[:5]))}. They stay until "
+        f"another listing agrees; kb sync {run.source.kb_id}/{run.source.source_id} --accept-removals retires them now."
     )
     return [*inspect_dataset(RAW_ITEMS)(run), ("no_removal_waits", not missing, found if missing else "")]
 

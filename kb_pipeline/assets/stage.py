@@ -15,6 +15,7 @@ from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.ledger import REMOVES_OUTPUT, Entry, Needs
 from kb_pipeline.storage.parquet import Dataset
 from kb_pipeline.storage.store import Store, table_of
+from kb_pipeline.urls import masked
 
 T = TypeVar("T")
 
@@ -41,8 +42,8 @@ def guarded(stage: str, name: str, work: Callable[[], T]) -> T | UnitFailure:
         raise  # the machine's trouble, not this unit's: the run stops
     except Exception as error:  # noqa: BLE001
         # An unexpected error belongs to the unit that met it: logged whole, shown as `bug`, tried again next time.
-        dg.get_dagster_logger().exception(f"{stage}: {name}")
-        return Bug(f"{name}: unexpected {type(error).__name__} in {stage}; see the run's log.")
+        dg.get_dagster_logger().exception(f"{stage}: {masked(name)}")
+        return Bug(f"{masked(name)}: unexpected {type(error).__name__} in {stage}; see the run's log.")
 
 
 @dataclass
@@ -123,7 +124,7 @@ class StageRun:
 
     def failed(self, name: str, failure: UnitFailure) -> UnitFailure:
         """Note a unit's failure."""
-        self.failures.append((name, failure.kind, str(failure)))
+        self.failures.append((masked(name), failure.kind, masked(str(failure))))
         self.count(documents_failed=1)
         return failure
 

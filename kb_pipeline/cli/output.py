@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from kb_pipeline.urls import masked
+
 _SHORT_CHARS = 10
 _WORD_CHARS = 40
 _LEAST_TEXT_CHARS = 16
@@ -125,8 +127,8 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def printable(text: str) -> str:
-    """Text that cannot move a terminal's cursor, its colours or the direction of writing."""
-    return _CONTROLS.sub("", text)
+    """Text that cannot move a terminal's cursor, its colours or the direction of writing, and shows no secret."""
+    return masked(_CONTROLS.sub("", text))
 
 
 def excerpt(text: str, query: str, width: int) -> str:

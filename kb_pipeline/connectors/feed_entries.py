@@ -15,7 +15,7 @@ from typing import Any
 from kb_pipeline.charset import storable
 from kb_pipeline.ids import sha256_hex
 from kb_pipeline.records import Json
-from kb_pipeline.urls import same_page
+from kb_pipeline.urls import same_page, without_user
 
 _TITLE_TAG = re.compile(
     r"</?(?:b|i|em|strong|a|span|br|sub|sup|u|small|big|tt|cite|font|img|p|mark|wbr)(?:\s[^<>]*)?/?>", re.IGNORECASE
@@ -164,7 +164,7 @@ def _is_whole(data: bytes) -> bool:
 
 def _entry(raw: Any, feed_author: str, language: str) -> Entry:
     body, is_html, base, is_full = _body(raw)
-    link = storable(str(raw.get("feedburner_origlink") or raw.get("link") or "")).strip()
+    link = without_user(storable(str(raw.get("feedburner_origlink") or raw.get("link") or "")))
     enclosures = [(str(e.get("href") or ""), str(e.get("type") or "")) for e in raw.get("enclosures", ())]
     enclosures += [
         (str(m.get("url") or ""), str(m.get("type") or (f"{m['medium']}/*" if m.get("medium") else "")))

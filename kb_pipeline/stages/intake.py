@@ -11,6 +11,7 @@ from kb_pipeline.charset import storable
 from kb_pipeline.errors import Corrupt
 from kb_pipeline.records import Item, RawItem, Source
 from kb_pipeline.retries import Recipe, is_due
+from kb_pipeline.urls import without_user
 
 MAX_TITLE_CHARS = 500
 MAX_DEPTH = 100
@@ -106,11 +107,10 @@ def metadata_json(metadata: Mapping[str, Any], name: str) -> str:
 
 
 def clean_item(item: Item) -> Item:
-    """The item with clean texts, its title cut at a length no title has."""
+    """The item with clean texts, its title cut at a length no title has, its address without anybody's password."""
     title = clean(item.title)[:MAX_TITLE_CHARS] if item.title else None
-    return replace(
-        item, external_id=clean(item.external_id), version=clean(item.version), url=clean(item.url), title=title
-    )
+    url = without_user(clean(item.url)) if item.url else None
+    return replace(item, external_id=clean(item.external_id), version=clean(item.version), url=url, title=title)
 
 
 def document_listed(document_id: str, source: Source, item: Item, run_id: str) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def raw_row(document_id: str, source: Source, item: Item, raw: RawItem, digest: 
         "raw_kind": raw.kind,
         "bytes": len(raw.content),
         "media_type": raw.media_type,
-        "url": raw.url or item.url,
+        "url": without_user(raw.url) if raw.url else item.url,
         "file_name": raw.file_name,
         "title": (raw.title or item.title or "")[:MAX_TITLE_CHARS] or None,
         "author": raw.author,
