@@ -25,7 +25,7 @@ from kb_pipeline.storage.ledger import Entry
 from kb_pipeline.storage.store import Store
 from kb_pipeline.urls import masked
 
-CODE_VERSION = "fetch-2"  # 2: addresses without user names
+CODE_VERSION = "fetch-2"  # 2: addresses without user names, records by their ids
 
 
 class ListingConfig(dg.Config):

@@ -55,13 +55,15 @@ class RecordsConnector:
     def fetch(self, item: Item) -> RawItem:
         """The record, checked.
 
-        Raises: Corrupt: no JSON object, no id, no text, a second use of an id; the message names the line.
+        Raises: Corrupt: no JSON object, no id, no text, a second use of an id: the message names the line; another
+        field in error: it names the record, since lines move without the record's version changing.
         Gone: the file changed since it was listed.
         """
         place = item.locator
-        name = f"{Path(str(place['path'])).name} line {place['line']}"
+        file_name = Path(str(place["path"])).name
         if "problem" in place:
-            raise Corrupt(f"{name}: {place['problem']}")
+            raise Corrupt(f"{file_name} line {place['line']}: {place['problem']}")
+        name = f"{file_name} record {item.external_id}"
         try:
             with Path(str(place["path"])).open("rb") as file:
                 file.seek(int(place["offset"]))
@@ -109,12 +111,12 @@ class _Lines:
         locator: dict[str, Any] = {"path": self._path, "line": number, "offset": offset, "length": len(line)}
         record, problem = ({}, "the line is too large; MAX_FILE_BYTES raises the cap") if is_cut else _parsed(line)
         if problem:
-            return self._broken(line, number, {**locator, "problem": problem})
+            return self._broken(line, f"{number}", {**locator, "problem": problem})
         record_id = str(record["id"])
         first = self._line_of.setdefault(hashlib.sha256(record_id.encode()).digest()[:16], number)
         if first != number:
             problem = f"the id {record_id!r} stands in line {first} already; give each record its own"
-            return self._broken(line, number, {**locator, "problem": problem})
+            return self._broken(line, f"{number}:{first}", {**locator, "problem": problem})
         url, title = record.get("url"), record.get("title")
         return Item(
             external_id=record_id,
@@ -124,12 +126,16 @@ class _Lines:
             locator=locator,
         )
 
-    def _broken(self, line: bytes, number: int, locator: dict[str, Any]) -> Item:
-        """A line in error is known by what it says, not by where: other lines come and go above it."""
+    def _broken(self, line: bytes, places: str, locator: dict[str, Any]) -> Item:
+        """A line in error is known by what it says, not by where: other lines come and go above it.
+
+        Args:
+            places: the line numbers that its failure names, and that must not grow old in it.
+        """
         digest = _version(line)
         copies = self._copies[digest] = self._copies.get(digest, 0) + 1
         external_id = f"{_NO_RECORD}{digest[:24]}" + (f":{copies}" if copies > 1 else "")
-        return Item(external_id=external_id, version=f"{digest}:{number}", locator=locator)
+        return Item(external_id=external_id, version=f"{digest}:{places}", locator=locator)
 
 
 def _parsed(line: bytes) -> tuple[dict[str, Any], str]:

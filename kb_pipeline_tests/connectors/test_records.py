@@ -73,7 +73,7 @@ def test_a_byte_order_mark_and_crlf_do_no_harm(connector, tmp_path):
         ({"id": "b", "text": "x", "metadata": [1]}, "metadata is not an object"),
     ],
 )
-def test_a_line_in_error_names_its_number_and_leaves_the_others_alone(connector, tmp_path, line, reason):
+def test_a_line_in_error_is_named_and_leaves_the_others_alone(connector, tmp_path, line, reason):
     path = write(tmp_path / "r.jsonl", {"id": "a", "text": "x"}, line, {"id": "c", "text": "z"})
     first, second, third = listed(connector, path)
     assert connector.fetch(first).title == "a"
@@ -83,7 +83,7 @@ def test_a_line_in_error_names_its_number_and_leaves_the_others_alone(connector,
         return
     with pytest.raises(Corrupt, match=reason) as caught:
         connector.fetch(second)
-    assert "r.jsonl line 2" in str(caught.value)
+    assert f"r.jsonl {'record b' if second.external_id == 'b' else 'line 2'}: " in str(caught.value)
 
 
 def test_the_second_use_of_an_id_is_refused_and_names_both_lines(connector, tmp_path):
@@ -132,6 +132,23 @@ def test_lines_in_error_that_say_the_same_are_told_one_by_one(connector, tmp_pat
     for item, line in zip([*items[:2], items[3]], (1, 2, 4), strict=True):
         with pytest.raises(Corrupt, match=f"line {line}"):
             connector.fetch(item)
+
+
+def test_what_is_said_of_a_record_does_not_depend_on_other_lines_unless_its_version_does(connector, tmp_path):
+    lines = [
+        {"id": "a", "text": "x"},
+        {"id": "b", "text": "y", "published_at": "soon"},
+        b"{bad",
+        {"id": "a", "text": "z"},
+    ]
+    told = {}
+    for above in ([], [{"id": "c", "text": "new"}] * 1, [b"", b""], [{"id": "a", "text": "first"}]):
+        for item in listed(connector, write(tmp_path / "r.jsonl", *above, *lines)):
+            try:
+                found = connector.fetch(item)
+            except Corrupt as error:
+                found = str(error)
+            assert told.setdefault((item.external_id, item.version), found) == found
 
 
 def test_a_version_depends_on_its_line_alone(connector, tmp_path):
