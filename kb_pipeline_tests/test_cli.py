@@ -214,6 +214,16 @@ def test_no_secret_of_an_address_is_printed_or_becomes_part_of_an_id(kb, sci):
     assert hit["url"] == hit["source"] == f"https://x.example/?api_key={secret}"
 
 
+def test_no_value_however_long_fills_the_terminal(kb, sci):
+    rows = [{"id": "i" * 100_000, "text": "x"}, {"id": "ok", "title": "t" * 9_000, "url": "http://x/" + "u" * 9_000}]
+    (kb.folder / "long.jsonl").write_text("\n".join(json.dumps({"text": "Mooring. " * 9_000, **row}) for row in rows))
+    kb("create", "long")
+    kb("add", "long", "long.jsonl")
+    shown = [kb("sync", "long")[1], kb("docs", "long")[1], kb("sql", "SELECT text FROM documents")[1]]
+    assert "longer than 1,000 characters" in " ".join(shown[1].split())
+    assert max(len(text.splitlines()) for text in shown) < 60
+
+
 def test_a_source_is_synced_by_its_partition_as_dagster_shows_it(kb, sci):
     (source,) = json.loads(kb("sources", "sci", "--json")[1])["sources"]
     for target in (f"sci--{source['source_id']}", f"sci/{source['source_id']}"):

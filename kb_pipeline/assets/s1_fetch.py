@@ -13,7 +13,7 @@ from kb_pipeline.assets.stage import Progress, StageRun
 from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
 from kb_pipeline.connectors.base import Connector
 from kb_pipeline.connectors.registry import Registry
-from kb_pipeline.errors import UnitFailure
+from kb_pipeline.errors import Corrupt, UnitFailure
 from kb_pipeline.records import Item, Listing, Source
 from kb_pipeline.retries import Recipe
 from kb_pipeline.schemas import RAW_ITEMS
@@ -137,6 +137,8 @@ def fetch(
         keep: takes the bytes and gives their digest.
     Raises: UnitFailure.
     """
+    if item.refusal:
+        raise Corrupt(item.refusal)
     raw = connector.fetch(item)
     row = raw_row(unit, source, item, raw, keep(raw.content), datetime.now(UTC))
     return row, raw_output_hash(row), raw.content

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from kb_pipeline.charset import storable
 from kb_pipeline.connectors.document import canonical_path, failure_of
 from kb_pipeline.errors import Corrupt, Gone, UsageError
+from kb_pipeline.ids import MAX_EXTERNAL_ID_CHARS
 from kb_pipeline.records import Item, Json, Listing, RawItem, Source
 from kb_pipeline.settings import Settings
 
@@ -155,6 +156,8 @@ def _parsed(line: bytes) -> tuple[dict[str, Any], str]:
         return {}, "the record has no id"
     if record["id"].startswith(_NO_RECORD):
         return {}, f"the id begins with {_NO_RECORD!r}, which is kept for lines that hold no record"
+    if len(record["id"]) > MAX_EXTERNAL_ID_CHARS:
+        return {}, f"the id is longer than {MAX_EXTERNAL_ID_CHARS:,} characters"
     if not isinstance(record.get("text"), str):
         return {}, "the record has no text"
     return record, ""
@@ -191,4 +194,4 @@ def _moment(value: object, name: str) -> datetime | None:
         moment = datetime.fromisoformat(str(value))
         return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise Corrupt(f"{name}: published_at {value!r} is not a date such as 2026-01-31T12:00:00Z") from error
+        raise Corrupt(f"{name}: published_at {repr(value)[:80]} is not a date such as 2026-01-31T12:00:00Z") from error

@@ -14,6 +14,7 @@ from kb_pipeline.retries import Recipe, is_due
 from kb_pipeline.urls import without_user
 
 MAX_TITLE_CHARS = 500
+_SHOWN_ID = 80
 MAX_DEPTH = 100
 """Lists and objects inside each other in what a source says of an item: readers of JSON recurse, to a thousand."""
 
@@ -107,10 +108,18 @@ def metadata_json(metadata: Mapping[str, Any], name: str) -> str:
 
 
 def clean_item(item: Item) -> Item:
-    """The item with clean texts, its title cut at a length no title has, its address without anybody's password."""
+    """The item with clean texts, its title cut at a length no title has, its address without anybody's password.
+
+    One whose id is endless is refused, and known by the id's beginning and hash.
+    """
     title = clean(item.title)[:MAX_TITLE_CHARS] if item.title else None
     url = without_user(clean(item.url)) if item.url else None
-    return replace(item, external_id=clean(item.external_id), version=clean(item.version), url=url, title=title)
+    external_id, refusal = clean(item.external_id), item.refusal
+    if len(external_id) > ids.MAX_EXTERNAL_ID_CHARS:
+        refusal = f"{external_id[:_SHOWN_ID]}…: its name is longer than {ids.MAX_EXTERNAL_ID_CHARS:,} characters"
+        external_id = f"{external_id[:_SHOWN_ID]}…{ids.sha256_hex(external_id)[:24]}"
+    version = clean(item.version)
+    return replace(item, external_id=external_id, version=version, url=url, title=title, refusal=refusal)
 
 
 def document_listed(document_id: str, source: Source, item: Item, run_id: str) -> dict[str, Any]:

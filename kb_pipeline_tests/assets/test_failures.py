@@ -142,6 +142,16 @@ def test_whatever_a_connector_brings_the_others_go_on(home, source, connector, e
     assert len(home.indexed()) == 3
 
 
+def test_an_item_with_an_endless_id_is_refused_and_known_by_its_beginning(home, source, connector):
+    for name in ("a" * 1_000, "b" * 1_001, "b" * 1_002, "c" * 100_000):
+        connector.texts[name] = "A text about lanterns."
+    plan, report = planned(home, source, connector), home.sync(source)
+    assert (report.status, report.failed, plan.unreadable) == ("ok", 3, 3), report.error
+    failed = home.documents("failed")
+    assert all(len(name) < 200 and "longer than 1,000" in row["error"] for name, row in failed.items())
+    assert home.sync(source).changed == 0
+
+
 @pytest.mark.parametrize(
     "place",
     [

@@ -65,9 +65,11 @@ def test_a_byte_order_mark_and_crlf_do_no_harm(connector, tmp_path):
         ({"text": "x"}, "no id"),
         ({"id": " ", "text": "x"}, "no id"),
         ({"id": True, "text": "x"}, "no id"),
+        ({"id": "b" * 1_001, "text": "x"}, "longer than 1,000"),
         ({"id": "b"}, "no text"),
         (b"[" * 100_000, "not a JSON object"),
         ({"id": "b", "text": "x", "published_at": "yesterday"}, "not a date"),
+        ({"id": "b", "text": "x", "published_at": "y" * 100_000}, "y' is not a date|yy is not a date"),
         ({"id": "b", "text": "x", "title": 5}, "title is not a text"),
         ({"id": "b", "text": "x", "metadata": []}, None),
         ({"id": "b", "text": "x", "metadata": [1]}, "metadata is not an object"),
@@ -83,6 +85,7 @@ def test_a_line_in_error_is_named_and_leaves_the_others_alone(connector, tmp_pat
         return
     with pytest.raises(Corrupt, match=reason) as caught:
         connector.fetch(second)
+    assert len(str(caught.value)) < 300
     assert f"r.jsonl {'record b' if second.external_id == 'b' else 'line 2'}: " in str(caught.value)
 
 
