@@ -139,6 +139,10 @@ def test_doctor_finds_rows_that_somebody_removed(kb, sci, tmp_path):
         (["add", "sci", "/no/such/place"], 2, "/no/such/place"),
         (["add", "sci", "ftp://example.org/x"], 2, "unknown source"),
         (["add", "sci", "sci.jsonl", "--every", "soon"], 2, "soon"),
+        (["add", "sci", "sci.jsonl", "--every", "* * 31 2 *"], 2, "never due"),
+        (["add", "sci", "sci.jsonl", "--every", "99999999999999w"], 2, "longer than a year"),
+        (["add", "sci", "sci.jsonl", "--every", "9" * 5_000 + "w"], 2, "longer than a year"),
+        (["add", "sci", ".", "--include", "[z-a]"], 2, "'[z-a]'"),
         (["add", "nowhere", "sci.jsonl"], 1, "nowhere"),
         (["create", ""], 2, "name"),
         (["create", "sci"], 2, "already"),
@@ -266,6 +270,12 @@ def test_apply_is_idempotent_and_names_the_line_of_a_mistake(kb, sci):
     code, _, err = kb("apply", "bad.yaml")
     assert code == 2
     assert "bad.yaml line 4" in err
+    (kb.folder / "bad.yaml").write_text(
+        "knowledge_bases:\n  - name: applied\n    sources:\n      - {input: ., options: {include: ['(?']}}\n"
+    )
+    for words in (["apply", "bad.yaml"], ["apply", "bad.yaml", "--dry-run"]):
+        code, _, err = kb(*words)
+        assert (code, "the glob '(?'" in err) == (2, True)
 
 
 def test_statements_are_read_from_stdin(kb, sci):

@@ -1,6 +1,5 @@
 """Files: one file, or a folder with everything below it. What is in a file is read by stages/normalize."""
 
-import fnmatch
 import os
 import re
 import stat
@@ -8,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
-from kb_pipeline.errors import Blocked, Gone, TooLarge, UnitFailure, UsageError
+from kb_pipeline.connectors.globs import Globs
+from kb_pipeline.errors import Blocked, Gone, TooLarge, UnitFailure, Unsupported, UsageError
 from kb_pipeline.records import Item, Json, Listing, RawItem, Source
 from kb_pipeline.settings import Settings
 
@@ -47,7 +47,7 @@ class DocumentConnector:
     def list_items(self, source: Source, state: Json) -> Listing:
         """All files, in a stable order, as a generator: memory stays flat however many there are.
 
-        Raises: UnitFailure: the folder is missing or cannot be read, also while the items are drawn.
+        Raises: UnitFailure: the folder is missing or cannot be read, also while the items are drawn; a malformed glob.
         """
         root = Path(source.input)
         try:
@@ -55,7 +55,7 @@ class DocumentConnector:
         except OSError as error:
             raise failure_of(error, str(root), "it is listed again at the next sync") from error
         if is_folder:
-            chosen = _Globs(source.options.get("include"), source.options.get("exclude"))
+            chosen = _chosen(source)
             return Listing(items=_walk(root, root, "", chosen, frozenset()), is_complete=True)
         return Listing(items=[_item(root.parent, root.name, root.stat())], is_complete=True)
 
@@ -103,37 +103,15 @@ def failure_of(error: OSError, name: str, hope: str) -> UnitFailure:
     return Gone(f"{name}: cannot be read now ({error.strerror or error}); {hope}")
 
 
-class _Globs:
-    """Which paths in the folder are wanted."""
-
-    def __init__(self, include: object, exclude: object) -> None:
-        self._include, self._exclude = _patterns(include), _patterns(exclude)
-
-    def wants(self, relative: str) -> bool:
-        is_in = not self._include or any(pattern.fullmatch(relative) for pattern in self._include)
-        return is_in and not any(pattern.fullmatch(relative) for pattern in self._exclude)
+def _chosen(source: Source) -> Globs:
+    """Raises: Unsupported: a glob that nothing matches: no folder is taken for empty because of it."""
+    try:
+        return Globs(source.options.get("include"), source.options.get("exclude"))
+    except ValueError as error:
+        raise Unsupported(f"{error}; add the source again with other globs") from None
 
 
-def _patterns(value: object) -> list[re.Pattern[str]]:
-    globs = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
-    return [_glob(str(glob)) for glob in globs if str(glob).strip()]
-
-
-def _glob(glob: str) -> re.Pattern[str]:
-    """`*` within a folder, `**` across folders; without a slash it is tried on the name alone; `dir/` is all below."""
-    glob = glob.strip().removeprefix("./")
-    if glob.endswith("/"):
-        glob += "**"
-    if "/" not in glob:
-        glob = f"**/{glob}"
-    pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]*\])", glob)
-    special = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return re.compile(
-        "".join(special.get(p) or (fnmatch.translate(p)[4:-3] if p[:1] == "[" else re.escape(p)) for p in pieces)
-    )
-
-
-def _walk(root: Path, folder: Path, prefix: str, chosen: _Globs, above: frozenset[tuple[int, int]]) -> Iterator[Item]:
+def _walk(root: Path, folder: Path, prefix: str, chosen: Globs, above: frozenset[tuple[int, int]]) -> Iterator[Item]:
     """Files below `folder`, names in order. A folder that cannot be read fails the listing: it is not empty."""
     try:
         here = folder.stat()

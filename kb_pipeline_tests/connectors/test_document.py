@@ -8,6 +8,7 @@ import pytest
 from kb_pipeline.connectors.document import DocumentConnector
 from kb_pipeline.errors import Blocked, Gone, TooLarge, UnitFailure, UsageError
 from kb_pipeline.records import Item, Source
+from kb_pipeline.sources import check_options
 from kb_pipeline.stages.intake import clean_item
 
 
@@ -204,3 +205,38 @@ def test_a_failure_can_be_stored_whatever_bytes_the_file_s_name_is(settings, fol
         connector.canonical(str(path.parent))
     with pytest.raises(UsageError, match="no such file"):
         connector.canonical(str(path))
+
+
+@pytest.mark.parametrize(
+    "glob",
+    [
+        "[",
+        "a[b",
+        "[z-a]*",
+        "[]",
+        "[!]",
+        "(?",
+        "(?i)a.*",
+        "(?:a|b)",
+        r".*\.md",
+        "^a",
+        "*.{md,txt}",
+        "/etc/*",
+        "../*",
+        " ",
+    ],
+)
+def test_a_glob_that_could_match_nothing_fails_the_listing_and_cannot_be_added(connector, folder, glob):
+    for name in ("include", "exclude"):
+        with pytest.raises(UnitFailure, match="The glob"):
+            listed(connector, folder, **{name: glob})
+        with pytest.raises(UsageError, match="the glob"):
+            check_options({name: ["*.md", glob]})
+
+
+@pytest.mark.parametrize("glob", ["report (?).md", "[[]x].md", "[!a-c]*.md", "a{b}.md", "[a-]*.md", "x].md", "./a.md"])
+def test_odd_globs_that_match_something_are_taken(connector, folder, glob):
+    check_options({"include": [glob]})
+    for name in ("report (1).md", "[x].md", "a{b}.md", "x].md"):
+        (folder / name).write_text(name)
+    assert listed(connector, folder, include=glob)
