@@ -161,11 +161,22 @@ def test_what_cannot_be_done_is_one_clear_sentence_and_an_exit_code(kb, sci, wor
     assert "Traceback" not in err
 
 
-def test_a_malformed_setting_is_one_clear_sentence(kb, sci):
-    code, _, err = kb("search", "x", CHUNK_SIZE="many")
-    assert code == 2
-    assert "CHUNK_SIZE" in err
-    assert "Traceback" not in err
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"CHUNK_SIZE": "many"},
+        {"CHUNK_OVERLAP": "1000"},
+        {"CHUNK_OVERLAP": "800", "CHUNK_UNIT": "tokens"},
+        {"CHUNK_OVERLAP": "100", "CHUNK_SIZE": "100"},
+        {"HTTP_ALLOW": ",,x/99"},
+        {"HTTP_TIMEOUT_S": "inf"},
+    ],
+)
+def test_a_malformed_setting_is_one_clear_sentence(kb, sci, given):
+    code, out, err = kb("search", "x", **given)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert next(iter(given)) in err
+    assert "Value error" not in err
 
 
 def test_a_failed_listing_ends_with_exit_code_one_and_its_reason(kb, sci):
