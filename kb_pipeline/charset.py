@@ -41,6 +41,11 @@ _STRAY = {0xDC00 + byte: bytes([byte]).decode("cp1252", "replace") for byte in r
 _DETECT_BYTES = 100_000
 
 
+def storable(text: str) -> str:
+    """The text without NUL and lone surrogates, which stores and hashes cannot take."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+
+
 def charset_of(content_type: str | None) -> str:
     """The charset parameter of a Content-Type value, "" where it has none."""
     found = re.search(r"charset\s*=\s*[\"']?([\w.:-]+)", content_type or "", re.IGNORECASE)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kb_pipeline.connectors.registry import Registry
 from kb_pipeline.errors import NotVisible, UsageError
-from kb_pipeline.sources import add_source, parse_schedule
+from kb_pipeline.sources import add_source, check_options, parse_schedule
 from kb_pipeline.storage.catalog import Catalog
 from kb_pipeline.storage.catalog_records import KnowledgeBase
 
@@ -144,6 +144,7 @@ class Applier:
         known = {(s.connector, s.input): s for s in self.catalog.sources(found.kb_id)} if found else {}
         before = known.get((connector.name, connector.canonical(source_input)))
         schedule = parse_schedule(source.every)
+        check_options(source.options)
         if before and (before.every_s, before.cron) == schedule and before.options == source.options:
             return []
         if found and not self.dry_run:

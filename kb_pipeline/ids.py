@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 KB_ID = re.compile(r"(?!.*--)[a-z0-9-]{1,40}")
+MAX_EXTERNAL_ID_CHARS = 1_000
+"""A connector's key for an item; what is longer is a text in the wrong place."""
 PARTITION_SEPARATOR = "--"
 
 

@@ -44,6 +44,7 @@ class Item:
         external_id: the connector's stable key; survives re-listing.
         version: the connector's change token (etag, hash, size+mtime); equal means unchanged, no fetch.
         locator: what `fetch` needs to find it again, JSON-able.
+        refusal: why it is not even fetched, "" if it is.
     """
 
     external_id: str
@@ -51,6 +52,7 @@ class Item:
     url: str | None = None
     title: str | None = None
     locator: Json = field(default_factory=dict)
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

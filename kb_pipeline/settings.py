@@ -1,10 +1,17 @@
 """Every setting: environment name, default, unit. The only reader of the environment."""
 
 import os
+import re
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+Seconds = Annotated[float, Field(le=86_400, allow_inf_nan=False)]
+"""Up to a day: no clock or socket takes an endless wait."""
+Bytes = Annotated[int, Field(gt=0, le=2**40)]
+_HOST = re.compile(r"(?!-)[\w-]{1,63}(\.(?!-)[\w-]{1,63})*\.?")
 
 
 def usable_cores() -> int:
@@ -34,7 +41,9 @@ class Settings(BaseModel):
 
     # Splitting
     chunk_size: int = Field(1000, ge=50, le=20_000, description="Longest chunk, in CHUNK_UNIT.")
-    chunk_overlap: int = Field(200, ge=0, description="Overlap of neighbouring chunks, in CHUNK_UNIT.")
+    chunk_overlap: int = Field(
+        200, ge=0, description="Overlap of neighbouring chunks, in CHUNK_UNIT; at most half of CHUNK_SIZE is used."
+    )
     chunk_unit: Literal["chars", "tokens"] = Field(
         "chars", description="Unit of the two above; tokens defaults to 800/80."
     )
@@ -69,21 +78,19 @@ class Settings(BaseModel):
         description="Comma-separated name=host:port pairs (`*.example=127.0.0.1:8123`): requests to these names "
         "go there, by plain HTTP and without resolving. For tests and for intranet gateways.",
     )
-    http_timeout_s: float = Field(30.0, gt=0, description="Whole time of one request, seconds.")
-    http_max_bytes: int = Field(20_000_000, gt=0, description="Largest response body after decompression, bytes.")
-    http_max_page_bytes: int = Field(
-        10_000_000, gt=0, description="Largest web page, feed or other text answer, bytes."
+    http_timeout_s: Seconds = Field(30.0, gt=0, description="Whole time of one request, seconds.")
+    http_max_bytes: Bytes = Field(20_000_000, description="Largest response body after decompression, bytes.")
+    http_max_page_bytes: Bytes = Field(10_000_000, description="Largest web page, feed or other text answer, bytes.")
+    http_host_interval_s: Seconds = Field(
+        0.5, ge=0, description="Least time between two requests to one host, seconds."
     )
-    http_host_interval_s: float = Field(0.5, ge=0, description="Least time between two requests to one host, seconds.")
     http_user_agent: str = Field("kb-pipeline/0.1", description="User-Agent sent.")
 
     # Files
-    max_file_bytes: int = Field(200_000_000, gt=0, description="Largest file read, bytes.")
-    max_expanded_bytes: int = Field(
-        100_000_000, gt=0, description="Largest expanded size of an archive-like file, bytes."
-    )
-    parse_timeout_s: float = Field(120.0, gt=0, description="Deadline of one file's parse, seconds.")
-    parse_memory_mb: int = Field(2_048, gt=0, description="Address-space headroom of a parser process, MiB.")
+    max_file_bytes: Bytes = Field(200_000_000, description="Largest file read, bytes.")
+    max_expanded_bytes: Bytes = Field(100_000_000, description="Largest expanded size of an archive-like file, bytes.")
+    parse_timeout_s: Seconds = Field(120.0, gt=0, description="Deadline of one file's parse, seconds.")
+    parse_memory_mb: int = Field(2_048, gt=0, le=2**20, description="Address-space headroom of a parser process, MiB.")
 
     # Work
     max_concurrent_jobs: int = Field(5, ge=1, description="Runs at once under the Dagster daemon.")
@@ -98,6 +105,21 @@ class Settings(BaseModel):
     def _absolute(cls, value: Path) -> Path:
         return value.expanduser().absolute()
 
+    @field_validator("http_allow")
+    @classmethod
+    def _hosts(cls, value: str) -> str:
+        for entry in filter(None, (part.strip() for part in value.split(","))):
+            if not _is_host_or_network(entry):
+                raise ValueError(f"{entry!r} is neither a host, a host:port nor a range such as 10.2.0.0/16")
+        return value
+
+    @model_validator(mode="after")
+    def _overlap_fits(self) -> Self:
+        size = 800 if self.chunk_unit == "tokens" and "chunk_size" not in self.model_fields_set else self.chunk_size
+        if "chunk_overlap" in self.model_fields_set and self.chunk_overlap >= size:
+            raise ValueError(f"CHUNK_OVERLAP ({self.chunk_overlap}) has to be smaller than CHUNK_SIZE ({size})")
+        return self
+
     @property
     def storage_root(self) -> Path:
         """Root of blobs, Parquet and LanceDB."""
@@ -110,6 +132,18 @@ class Settings(BaseModel):
             overlap = self.chunk_overlap if "chunk_overlap" in self.model_fields_set else 80
             return 800, overlap
         return self.chunk_size, min(self.chunk_overlap, self.chunk_size // 2)
+
+
+def _is_host_or_network(entry: str) -> bool:
+    try:
+        ip_network(entry.strip("[]"), strict=False)
+        return True
+    except ValueError:
+        host, separator, port = entry.rpartition(":")
+        host, is_port = (host, port.isdecimal() and 0 < int(port[:9]) < 65_536) if separator else (entry, True)
+    if host.startswith("[") and host.endswith("]"):
+        return is_port and _is_host_or_network(host)
+    return is_port and bool(_HOST.fullmatch(host))
 
 
 def child_environment() -> dict[str, str]:

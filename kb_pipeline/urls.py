@@ -1,18 +1,22 @@
 """Web addresses as identifiers: normalising, comparing and showing them. Pure; nothing here resolves or connects."""
 
 import re
-from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 TRACKING = re.compile(
     r"utm_\w+|gclid|gclsrc|dclid|fbclid|msclkid|yclid|twclid|mc_[ce]id|igshid?|_hs(enc|mi)|mkt_tok|ref_src|wt_mc|"
     r"vero_(id|conv)|oly_(anon|enc)_id|at_(medium|campaign)|cmpid|spm|__twitter_impression",
     re.IGNORECASE,
 )
-_SECRET = re.compile(
-    r"(access_?|auth_?|api_?|id_?|refresh_?|session_?)?(token|key|secret|pass(word|wd)?|sig(nature)?|auth|session|sid|jwt|code)"
-    r"|x-(amz|goog)-.*|credential",
-    re.IGNORECASE,
+_SECRET_WORDS = frozenset(
+    "token key secret password passwd pass pwd sig signature auth authorization session jwt credential credentials "
+    "apikey authkey accesskey authtoken accesstoken sessionid jsessionid phpsessid bearer otp hmac".split()
 )
+_SECRET_NAMES = frozenset({"code", "sid", "ticket"})
+_JWT = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]*")
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_PARAMETER = re.compile(r"([?&;#])([^=&;#?]+)=([^&;#?]*)")
+_ADDRESS = re.compile(r"\b[a-zA-Z][\w+.-]{0,30}://[^\s<>\"]+")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _SHOWN_LIMIT = 300
 
@@ -83,16 +87,47 @@ def same_page(url: str | None) -> str:
 
 
 def shown(url: str) -> str:
-    """The address as it may be printed: without user name, password and secret parameters, and not endless."""
+    """The address as it may be printed, and not endless: what lets somebody in is masked.
+
+    Masked are user name and password, and the values of parameters (of query, fragment and `;` parts) that are called
+    a secret: a word of their name is one of token, key, secret, password, signature, auth, session and the like, or
+    the name is code, sid or ticket, or begins with x-amz- or x-goog-. So are values that are a JSON web token or an
+    address with such a parameter. A secret in the path cannot be told from a name. Stored rows and `--json` keep the
+    whole address, as it has to work, but never its user name and password (`without_user`).
+    """
     text = "".join(c if c.isprintable() else "\ufffd" for c in url)
     text = re.sub(r"^([a-zA-Z][\w+.-]*:)?[/\\]*[^/?#]*@", lambda m: f"{m[1] or ''}//", text)
     text = re.sub(r"//[^/@]*:(?!\d+(?:[/?#]|$))[^@]*@", "//", text)  # a password with a slash in it
-    text = re.sub(
-        r"([?&;#])([^=&;#]+)=([^&;#]*)",
-        lambda m: m[0] if not _SECRET.fullmatch(m[2]) else f"{m[1]}{m[2]}=***",
-        text,
-    )
+    text = _PARAMETER.sub(lambda m: f"{m[1]}{m[2]}=***" if _is_secret(m[2], m[3]) else m[0], text)
     return text if len(text) <= _SHOWN_LIMIT else text[:_SHOWN_LIMIT] + "…"
+
+
+def masked(text: str) -> str:
+    """A text with every address in it as `shown`."""
+    return _ADDRESS.sub(lambda found: shown(found[0]), text) if "://" in text else text
+
+
+def without_user(url: str) -> str:
+    """The address without user name and password; everything else as it is."""
+    return re.sub(r"^([a-zA-Z][\w+.-]*:)//[^/?#]*@", r"\1//", url.strip())
+
+
+def name_in(source_input: str) -> str:
+    """What a source may be called after: last part of a path, or the host; nothing of an address's parameters."""
+    if "://" not in source_input:
+        return source_input.rstrip("/").rsplit("/", 1)[-1]
+    parts = urlsplit(source_input)
+    return parts.path.rstrip("/").rsplit("/", 1)[-1].partition(";")[0] or parts.hostname or ""
+
+
+def _is_secret(name: str, value: str) -> bool:
+    plain, value = unquote(name), unquote(value)
+    words = {word.lower() for word in _WORD.findall(plain)}
+    if plain.lower() in _SECRET_NAMES or plain.lower().startswith(("x-amz-", "x-goog-")):
+        return True
+    return bool(words & _SECRET_WORDS or _JWT.search(value)) or any(
+        _is_secret(inner[2], "") for inner in _PARAMETER.finditer(value)
+    )
 
 
 def _kept_query(query: str) -> str:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ def kb(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli")
     env = {
         "PATH": os.environ["PATH"], "HOME": str(folder), "KB_HOME": str(folder / "home"), "COLUMNS": "80",
-        "EMBEDDING_MODEL": "fake:cli:64",
+        "EMBEDDING_MODEL": "fake:cli:64", "PYTHONPATH": str(Path(__file__).parents[1]),
     }  # fmt: skip
 
     def run(*words, stdin="", **more):
@@ -138,7 +139,10 @@ def test_doctor_finds_rows_that_somebody_removed(kb, sci, tmp_path):
         (["add", "sci", "/no/such/place"], 2, "/no/such/place"),
         (["add", "sci", "ftp://example.org/x"], 2, "unknown source"),
         (["add", "sci", "sci.jsonl", "--every", "soon"], 2, "soon"),
-        (["add", "sci", "sci.jsonl", "--every", "9000w"], 2, "ten years"),
+        (["add", "sci", "sci.jsonl", "--every", "* * 31 2 *"], 2, "never due"),
+        (["add", "sci", "sci.jsonl", "--every", "99999999999999w"], 2, "longer than a year"),
+        (["add", "sci", "sci.jsonl", "--every", "9" * 5_000 + "w"], 2, "longer than a year"),
+        (["add", "sci", ".", "--include", "[z-a]"], 2, "'[z-a]'"),
         (["add", "nowhere", "sci.jsonl"], 1, "nowhere"),
         (["create", ""], 2, "name"),
         (["create", "sci"], 2, "already"),
@@ -157,11 +161,22 @@ def test_what_cannot_be_done_is_one_clear_sentence_and_an_exit_code(kb, sci, wor
     assert "Traceback" not in err
 
 
-def test_a_malformed_setting_is_one_clear_sentence(kb, sci):
-    code, _, err = kb("search", "x", CHUNK_SIZE="many")
-    assert code == 2
-    assert "CHUNK_SIZE" in err
-    assert "Traceback" not in err
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"CHUNK_SIZE": "many"},
+        {"CHUNK_OVERLAP": "1000"},
+        {"CHUNK_OVERLAP": "800", "CHUNK_UNIT": "tokens"},
+        {"CHUNK_OVERLAP": "100", "CHUNK_SIZE": "100"},
+        {"HTTP_ALLOW": ",,x/99"},
+        {"HTTP_TIMEOUT_S": "inf"},
+    ],
+)
+def test_a_malformed_setting_is_one_clear_sentence(kb, sci, given):
+    code, out, err = kb("search", "x", **given)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert next(iter(given)) in err
+    assert "Value error" not in err
 
 
 def test_a_failed_listing_ends_with_exit_code_one_and_its_reason(kb, sci):
@@ -191,6 +206,37 @@ def test_a_failure_names_its_source_once_and_lines_keep_their_words(kb, sci):
         assert all(len(line) <= 80 for line in out.splitlines())
     assert any(source["source_id"] in line and " 1h " in line for line in kb("sources")[1].splitlines())
     assert kb("sources", "sci")[1].splitlines()[3].rstrip().endswith(" UTC")
+
+
+def test_no_secret_of_an_address_is_printed_or_becomes_part_of_an_id(kb, sci):
+    secret = "S3KRET"
+    address, page = f"http://127.0.0.1:9/full?access_token={secret}", f"https://u:{secret}@x.example/?api_key={secret}"
+    (kb.folder / "links.jsonl").write_text(
+        json.dumps({"id": "a", "title": page, "text": f"Mooring lines, see {address} there.", "url": page})
+        + "\n{broken"
+    )
+    for words in (["create", "hush"], ["add", "hush", address], ["add", "hush", "links.jsonl"]):
+        assert secret.lower() not in kb(*words)[1].lower()
+    printed = [*kb("sync", "hush"), kb("sync", f"hush/{address}")[2], kb("docs", "hush")[1], kb("doctor")[1]]
+    printed += [kb("sources", "hush", COLUMNS=columns)[1] for columns in ("80", "200")]
+    printed += [kb("search", "mooring lines", "--kb", "hush")[1], kb("sql", "SELECT url, title FROM kb_documents")[1]]
+    printed += kb("remove", "hush", f"{address}&more=1")
+    assert all(secret not in str(text) for text in printed), printed
+    sources = json.loads(kb("sources", "hush", "--json")[1])["sources"]
+    assert {source["input"] for source in sources} >= {address}
+    assert all(secret.lower() not in source["source_id"] for source in sources)
+    (hit,) = json.loads(kb("search", "mooring lines", "--kb", "hush", "--json")[1])["hits"]
+    assert hit["url"] == hit["source"] == f"https://x.example/?api_key={secret}"
+
+
+def test_no_value_however_long_fills_the_terminal(kb, sci):
+    rows = [{"id": "i" * 100_000, "text": "x"}, {"id": "ok", "title": "t" * 9_000, "url": "http://x/" + "u" * 9_000}]
+    (kb.folder / "long.jsonl").write_text("\n".join(json.dumps({"text": "Mooring. " * 9_000, **row}) for row in rows))
+    kb("create", "long")
+    kb("add", "long", "long.jsonl")
+    shown = [kb("sync", "long")[1], kb("docs", "long")[1], kb("sql", "SELECT text FROM documents")[1]]
+    assert "longer than 1,000 characters" in " ".join(shown[1].split())
+    assert max(len(text.splitlines()) for text in shown) < 60
 
 
 def test_a_source_is_synced_by_its_partition_as_dagster_shows_it(kb, sci):
@@ -235,6 +281,12 @@ def test_apply_is_idempotent_and_names_the_line_of_a_mistake(kb, sci):
     code, _, err = kb("apply", "bad.yaml")
     assert code == 2
     assert "bad.yaml line 4" in err
+    (kb.folder / "bad.yaml").write_text(
+        "knowledge_bases:\n  - name: applied\n    sources:\n      - {input: ., options: {include: ['(?']}}\n"
+    )
+    for words in (["apply", "bad.yaml"], ["apply", "bad.yaml", "--dry-run"]):
+        code, _, err = kb(*words)
+        assert (code, "the glob '(?'" in err) == (2, True)
 
 
 def test_statements_are_read_from_stdin(kb, sci):

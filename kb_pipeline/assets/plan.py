@@ -1,6 +1,5 @@
 """What a sync of a source would do and cost: the stages' own steps, in order, with nothing written or paid for."""
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -10,25 +9,18 @@ from typing import Any, TypeVar
 
 from kb_pipeline.assets import s1_fetch, s2_normalize, s4_chunk, s5_embed
 from kb_pipeline.assets.listing import intake_of, state_to_list_with, verdict_of
+from kb_pipeline.assets.stage import guarded
 from kb_pipeline.connectors.base import Connector
 from kb_pipeline.errors import UnitFailure
 from kb_pipeline.metering import call_kind, usd_per_token
-from kb_pipeline.records import Item, NormalizedContent
+from kb_pipeline.records import Item
 from kb_pipeline.retries import is_due
 from kb_pipeline.schemas import CHUNKS, DOCUMENTS, RAW_ITEMS, Table
 from kb_pipeline.services.embedder import Embedder
 from kb_pipeline.services.sandbox import Sandbox
-from kb_pipeline.stages.chunk import split_document
-from kb_pipeline.stages.intake import raw_item, raw_output_hash, raw_row
-from kb_pipeline.stages.normalize import ParseLimits, normalize
-from kb_pipeline.stages.rows import (
-    chunk_rows,
-    chunks_output_hash,
-    document_output_hash,
-    document_row,
-    indexed_text,
-    marks_of,
-)
+from kb_pipeline.stages.normalize import ParseLimits
+from kb_pipeline.stages.rows import indexed_text
+from kb_pipeline.storage.blobs import digest_of
 from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.model_calls import ModelCalls
 from kb_pipeline.storage.store import Store
@@ -101,7 +93,7 @@ class Planner:
             return self._plan
         for rows in self._left("documents", "raw_items", RAW_ITEMS, gone):
             for row in rows:
-                content = self._try(partial(self._store.blobs.get, row["raw_sha256"]))
+                content = self._try(row["external_id"], partial(self._store.blobs.get, row["raw_sha256"]))
                 if content is not None:
                     self._parse(row, content)
         for rows in self._left("chunks", "documents", DOCUMENTS, gone):
@@ -132,41 +124,31 @@ class Planner:
         return set(verdict.retired)
 
     def _fetch(self, connector: Connector, unit: str, item: Item) -> None:
-        raw = self._try(lambda: connector.fetch(item))
-        if raw is None:
+        fetched = self._try(item.external_id, partial(s1_fetch.fetch, connector, self._source, unit, item, digest_of))
+        if fetched is None:
             return
-        digest = hashlib.sha256(raw.content).hexdigest()
-        row = raw_row(unit, self._source, item, raw, digest, self._now)
-        if self._is_due("documents", unit, raw_output_hash(row)):
-            self._parse(row, raw.content)
+        row, output, content = fetched
+        if self._is_due("documents", unit, output):
+            self._parse(row, content)
 
     def _parse(self, row: Mapping[str, Any], content: bytes) -> None:
         self._seen["documents"].add(row["document_id"])
         self._plan.parse += 1
-
-        def work() -> NormalizedContent:
-            item = raw_item(row, content)
-            if item.kind == "record":
-                return normalize(item, self._limits)
-            read: NormalizedContent = self._sandbox.call(normalize, item, self._limits)
-            return read
-
-        done = self._try(work)
-        if done is None:
+        read = self._try(row["external_id"], partial(s2_normalize.read, row, content, self._sandbox, self._limits))
+        if read is None:
             return
-        document = document_row(row, done)
-        if self._is_due("chunks", row["document_id"], document_output_hash(document)):
+        document, output = read
+        if self._is_due("chunks", row["document_id"], output):
             self._split(document)
 
     def _split(self, document: Mapping[str, Any]) -> None:
         self._seen["chunks"].add(document["document_id"])
         self._plan.split += 1
-        marks, title = marks_of(document), document["title"]
-        chunks = self._try(lambda: split_document(document["text"], marks, title, self._rules))
-        if chunks is None:
+        split = self._try(document["external_id"], partial(s4_chunk.split, document, self._rules))
+        if split is None:
             return
-        rows = chunk_rows(document, chunks)
-        if self._is_due("chunk_index", document["document_id"], chunks_output_hash(rows)):
+        rows, output = split
+        if self._is_due("chunk_index", document["document_id"], output):
             self._embed(rows)
 
     def _embed(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -199,9 +181,9 @@ class Planner:
         row = self._store.ledger.known(stage, [unit]).get(unit)
         return is_due(row, input_hash, self._recipes[stage], self._now)
 
-    def _try(self, work: Callable[[], T]) -> T | None:
-        try:
-            return work()
-        except UnitFailure:
+    def _try(self, name: str, work: Callable[[], T]) -> T | None:
+        done = guarded("plan", name, work)
+        if isinstance(done, UnitFailure):
             self._plan.unreadable += 1
             return None
+        return done

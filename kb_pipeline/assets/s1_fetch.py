@@ -1,7 +1,9 @@
 """Stage 1: connector -> raw_items. What to fetch is decided in stages/intake.py; bytes go to the blob store."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 import dagster as dg
 
@@ -11,8 +13,8 @@ from kb_pipeline.assets.stage import Progress, StageRun
 from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
 from kb_pipeline.connectors.base import Connector
 from kb_pipeline.connectors.registry import Registry
-from kb_pipeline.errors import UnitFailure
-from kb_pipeline.records import Item, Listing
+from kb_pipeline.errors import Corrupt, UnitFailure
+from kb_pipeline.records import Item, Listing, Source
 from kb_pipeline.retries import Recipe
 from kb_pipeline.schemas import RAW_ITEMS
 from kb_pipeline.settings import Settings
@@ -21,8 +23,9 @@ from kb_pipeline.stages.retirement import Retirement
 from kb_pipeline.storage.catalog_records import next_due
 from kb_pipeline.storage.ledger import Entry
 from kb_pipeline.storage.store import Store
+from kb_pipeline.urls import masked
 
-CODE_VERSION = "fetch-1"
+CODE_VERSION = "fetch-2"  # 2: addresses without user names, records by their ids
 
 
 class ListingConfig(dg.Config):
@@ -98,8 +101,8 @@ def _retire(run: StageRun, listing: Listing, seen: set[str], verdict: Retirement
 def _inspect(run: StageRun) -> list[Check]:
     missing = sorted(run.store.documents.missing(run.source.kb_id, run.source.source_id).values())
     found = (
-        f"{len(missing)} documents are not in the last listing: {', '.join(missing[:5])}. They stay until another "
-        f"listing agrees; kb sync {run.source.kb_id}/{run.source.source_id} --accept-removals retires them now."
+        f"{len(missing)} documents are not in the last listing: {masked(', '.join(missing[:5]))}. They stay until "
+        f"another listing agrees; kb sync {run.source.kb_id}/{run.source.source_id} --accept-removals retires them now."
     )
     return [*inspect_dataset(RAW_ITEMS)(run), ("no_removal_waits", not missing, found if missing else "")]
 
@@ -112,14 +115,30 @@ def _sync_batch(run: StageRun, connector: Connector, batch: list[Item], seen: se
     store.documents.save(document_listed(unit, source, item, run.run_id) for unit, item in intake.wanted)
     rows, entries = [], []
     for unit, item in intake.wanted:
-        raw = run.attempt(item.external_id, partial(connector.fetch, item))
-        if isinstance(raw, UnitFailure):
-            entries.append(Entry(unit=unit, input_hash=item.version, failure=raw))
+        done = run.attempt(item.external_id, partial(fetch, connector, source, unit, item, store.blobs.put))
+        if isinstance(done, UnitFailure):
+            entries.append(Entry(unit=unit, input_hash=item.version, failure=done))
             continue
-        row = raw_row(unit, source, item, raw, store.blobs.put(raw.content), datetime.now(UTC))
+        row, output, _ = done
         rows.append(row)
-        entries.append(Entry(unit=unit, input_hash=item.version, output_hash=raw_output_hash(row), rows=1))
+        entries.append(Entry(unit=unit, input_hash=item.version, output_hash=output, rows=1))
     if entries:
-        run.commit(store.dataset(RAW_ITEMS, source), rows, entries)
-        run.set_status([row["document_id"] for row in rows], "parsing")
+        committed = run.commit(store.dataset(RAW_ITEMS, source), rows, entries)
+        run.set_status(list(committed), "parsing")
     return intake.present
+
+
+def fetch(
+    connector: Connector, source: Source, unit: str, item: Item, keep: Callable[[bytes], str]
+) -> tuple[dict[str, Any], str, bytes]:
+    """An item's raw_items row, the hash of what later stages read of it, and its bytes.
+
+    Args:
+        keep: takes the bytes and gives their digest.
+    Raises: UnitFailure.
+    """
+    if item.refusal:
+        raise Corrupt(item.refusal)
+    raw = connector.fetch(item)
+    row = raw_row(unit, source, item, raw, keep(raw.content), datetime.now(UTC))
+    return row, raw_output_hash(row), raw.content

@@ -1,6 +1,6 @@
 """Stage 2: raw_items -> documents. How bytes become text is in stages/normalize; it runs in a child process."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
@@ -56,33 +56,41 @@ def normalize_source(run: StageRun, sandbox: Sandbox, limits: ParseLimits) -> No
     stream = (row for table in raw.scan(units) for row in table.to_pylist())
     for batch in run.batches(stream, len(units)):
         rows, entries = [], []
-        for row, content in zip(batch, _contents(run, sandbox, limits, batch), strict=True):
+        for row in batch:
             unit = units[row["document_id"]]
-            if isinstance(content, Lost):
-                run.store.ledger.doubt("raw_items", unit.unit, content)
-            if isinstance(content, UnitFailure):
-                entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, failure=content))
+            done = _document(run, sandbox, limits, row)
+            if isinstance(done, Lost):
+                run.store.ledger.doubt("raw_items", unit.unit, done)
+            if isinstance(done, UnitFailure):
+                entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, failure=done))
                 continue
-            done = document_row(row, content)
-            rows.append(done)
-            output = document_output_hash(done)
-            entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, output_hash=output, rows=1))
-        run.commit(target, rows, entries)
-        run.store.documents.update(_catalog_row(row) for row in rows)
+            rows.append(done[0])
+            entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, output_hash=done[1], rows=1))
+        committed = run.commit(target, rows, entries)
+        run.store.documents.update(_catalog_row(row) for row in rows if row["document_id"] in committed)
 
 
-def _contents(
-    run: StageRun, sandbox: Sandbox, limits: ParseLimits, batch: list[dict[str, Any]]
-) -> Iterator[NormalizedContent | UnitFailure]:
-    """One outcome per row. Records are JSON of our own making and need no child process."""
-    for row in batch:
-        name = row["file_name"] or row["url"] or row["external_id"]
+def _document(
+    run: StageRun, sandbox: Sandbox, limits: ParseLimits, row: dict[str, Any]
+) -> tuple[dict[str, Any], str] | UnitFailure:
+    def work() -> tuple[dict[str, Any], str]:
+        return read(row, run.store.blobs.get(row["raw_sha256"]), sandbox, limits)
 
-        def work(row: dict[str, Any] = row) -> NormalizedContent:
-            item = raw_item(row, run.store.blobs.get(row["raw_sha256"]))
-            return normalize(item, limits) if item.kind == "record" else sandbox.call(normalize, item, limits)
+    return run.attempt(row["file_name"] or row["url"] or row["external_id"], work)
 
-        yield run.attempt(name, work)
+
+def read(row: Mapping[str, Any], content: bytes, sandbox: Sandbox, limits: ParseLimits) -> tuple[dict[str, Any], str]:
+    """The documents row of a raw_items row with its bytes, and the hash of what later stages read of it.
+
+    Records are JSON of our own making and need no child process.
+
+    Raises: UnitFailure.
+    """
+    item = raw_item(row, content)
+    is_ours = item.kind == "record"
+    found: NormalizedContent = normalize(item, limits) if is_ours else sandbox.call(normalize, item, limits)
+    done = document_row(row, found)
+    return done, document_output_hash(done)
 
 
 def _catalog_row(row: dict[str, Any]) -> dict[str, Any]:

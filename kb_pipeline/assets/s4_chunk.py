@@ -1,5 +1,6 @@
 """Stage 4: documents -> chunks. The rules of splitting are in stages/chunk."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -64,13 +65,18 @@ def chunk_source(run: StageRun, rules: SplitRules) -> None:
         entries = []
         for row in batch:
             unit = units[row["document_id"]]
-            split = run.attempt(row["title"], partial(split_document, row["text"], marks_of(row), row["title"], rules))
-            if isinstance(split, UnitFailure):
-                entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, failure=split))
+            done = run.attempt(row["title"], partial(split, row, rules))
+            if isinstance(done, UnitFailure):
+                entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, failure=done))
                 continue
-            made = chunk_rows(row, split)
+            made, output = done
             rows.extend(made)
-            output = chunks_output_hash(made)
             entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, output_hash=output, rows=len(made)))
-        run.commit(target, rows, entries)
-        run.set_status([entry.unit for entry in entries if not entry.failure], "embedding")
+        committed = run.commit(target, rows, entries)
+        run.set_status(list(committed), "embedding")
+
+
+def split(document: Mapping[str, Any], rules: SplitRules) -> tuple[list[dict[str, Any]], str]:
+    """The chunks rows of a documents row, and the hash of what later stages read of them."""
+    rows = chunk_rows(document, split_document(document["text"], marks_of(document), document["title"], rules))
+    return rows, chunks_output_hash(rows)

@@ -10,10 +10,12 @@ import dagster as dg
 from kb_pipeline.errors import Bug, KbError, UnitFailure
 from kb_pipeline.records import DocumentStatus
 from kb_pipeline.retries import Recipe
+from kb_pipeline.schemas import Table
 from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.ledger import REMOVES_OUTPUT, Entry, Needs
 from kb_pipeline.storage.parquet import Dataset
 from kb_pipeline.storage.store import Store, table_of
+from kb_pipeline.urls import masked
 
 T = TypeVar("T")
 
@@ -28,6 +30,20 @@ class Progress(Protocol):
     def advance(self, units: int) -> None:
         """That many more units are done."""
         ...
+
+
+def guarded(stage: str, name: str, work: Callable[[], T]) -> T | UnitFailure:
+    """What comes of one unit's work, or why it failed: whatever the content of a unit does, it harms no other unit."""
+    try:
+        return work()
+    except UnitFailure as failure:
+        return failure
+    except (KbError, OSError, MemoryError):
+        raise  # the machine's trouble, not this unit's: the run stops
+    except Exception as error:  # noqa: BLE001
+        # An unexpected error belongs to the unit that met it: logged whole, shown as `bug`, tried again next time.
+        dg.get_dagster_logger().exception(f"{stage}: {masked(name)}")
+        return Bug(f"{masked(name)}: unexpected {type(error).__name__} in {stage}; see the run's log.")
 
 
 @dataclass
@@ -102,32 +118,39 @@ class StageRun:
             self.progress.advance(len(batch))
 
     def attempt(self, name: str, work: Callable[[], T]) -> T | UnitFailure:
-        """Do one unit; its failure is noted and returned, and harms no other unit."""
-        try:
-            return work()
-        except UnitFailure as failure:
-            return self.failed(name, failure)
-        except (KbError, OSError, MemoryError):
-            raise  # the machine's trouble, not this unit's: the run stops
-        except Exception as error:  # noqa: BLE001
-            # An unexpected error belongs to the unit that met it: logged whole, shown as `bug`, tried again next time.
-            dg.get_dagster_logger().exception(f"{self.stage}: {name}")
-            return self.failed(
-                name, Bug(f"{name}: unexpected {type(error).__name__} in {self.stage}; see the run's log.")
-            )
+        """Do one unit: everything that its content decides; its failure is noted and returned, and harms no other."""
+        done = guarded(self.stage, name, work)
+        return self.failed(name, done) if isinstance(done, UnitFailure) else done
 
     def failed(self, name: str, failure: UnitFailure) -> UnitFailure:
         """Note a unit's failure."""
-        self.failures.append((name, failure.kind, str(failure)))
+        self.failures.append((masked(name), failure.kind, masked(str(failure))))
         self.count(documents_failed=1)
         return failure
 
-    def commit(self, dataset: Dataset, rows: Sequence[dict[str, Any]], entries: Sequence[Entry]) -> None:
-        """Replace the entries' documents in the dataset, then write the ledger: data first, ledger last."""
+    def commit(self, dataset: Dataset, rows: Sequence[dict[str, Any]], entries: Sequence[Entry]) -> set[str]:
+        """Replace the entries' documents in the dataset, then write the ledger: data first, ledger last.
+
+        Returns: the documents that are in; rows that their table cannot take are their document's failure.
+        """
+        table = guarded(self.stage, dataset.table.name, lambda: table_of(dataset.table, list(rows)))
+        if isinstance(table, UnitFailure):
+            entries = [self._storable(dataset.table, rows, entry) for entry in entries]
+            failed = {entry.unit for entry in entries if entry.failure}
+            table = table_of(dataset.table, [row for row in rows if row["document_id"] not in failed])
         replaced = [entry.unit for entry in entries if entry.failure is None or entry.failure.kind in REMOVES_OUTPUT]
-        dataset.replace(table_of(dataset.table, list(rows)), replaced)
-        self.count(written=len(rows))
+        dataset.replace(table, replaced)
+        self.count(written=table.num_rows)
         self.record(entries)
+        return {entry.unit for entry in entries if not entry.failure}
+
+    def _storable(self, table: Table, rows: Sequence[dict[str, Any]], entry: Entry) -> Entry:
+        """The entry, failed where the table does not take its document's rows."""
+        mine = [row for row in rows if row["document_id"] == entry.unit]
+        made = self.attempt(mine[0]["external_id"] if mine else entry.unit, lambda: table_of(table, mine))
+        if isinstance(made, UnitFailure):
+            return Entry(unit=entry.unit, input_hash=entry.input_hash, failure=made)
+        return entry
 
     def record(self, entries: Sequence[Entry]) -> None:
         """Write the ledger; failed documents get their reason in the catalog first. Without money they only wait."""

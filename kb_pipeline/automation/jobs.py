@@ -6,6 +6,7 @@ from kb_pipeline.automation.partitions import source_partitions
 from kb_pipeline.connectors.registry import Registry
 from kb_pipeline.sources import add_source
 from kb_pipeline.storage.store import Store
+from kb_pipeline.urls import masked
 
 sync_job = dg.define_asset_job(
     "sync",
@@ -54,7 +55,7 @@ def register_source(
     )
     context.instance.add_dynamic_partitions(str(source_partitions.name), [source.partition])
     context.log.info(
-        f"Registered {source.input} as partition {source.partition}; materialize it, or wait for its schedule."
+        f"Registered {masked(source.input)} as partition {source.partition}; materialize it, or wait for its schedule."
     )
 
 

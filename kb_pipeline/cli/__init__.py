@@ -6,6 +6,7 @@ import sys
 import click
 
 from kb_pipeline import __version__
+from kb_pipeline.cli.output import printable
 from kb_pipeline.errors import KbError, UsageError
 
 _COMMANDS: dict[str, str] = {
@@ -55,10 +56,10 @@ def main() -> None:
         sys.stderr.close()
         sys.exit(1)
     except UsageError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {printable(str(error))}", err=True)
         sys.exit(2)
     except KbError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {printable(str(error))}", err=True)
         sys.exit(1)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""

@@ -5,7 +5,7 @@ import getpass
 import click
 
 from kb_pipeline.cli.home import open_store
-from kb_pipeline.cli.output import print_json
+from kb_pipeline.cli.output import print_json, printable
 
 
 @click.command("remove")
@@ -31,7 +31,7 @@ def remove_command(kb: str, source: str, as_json: bool) -> None:
     if as_json:
         print_json({"kb": kb, "source": source, "documents": count})
     else:
-        click.echo(f"Removed {source} from {kb}, and {count} documents with it.")
+        click.echo(f"Removed {printable(source)} from {kb}, and {count} documents with it.")
 
 
 @click.command("forget")
@@ -58,7 +58,7 @@ def forget_command(kb: str, document: str | None, url: str | None, by: str, as_j
     for name, value in receipt.items():
         shown = ", ".join(f"{key} {count}" for key, count in value.items()) if isinstance(value, dict) else value
         shown = ", ".join(value) if isinstance(value, list) else shown
-        click.echo(f"  {name}: {shown if shown not in ('', None) else '-'}")
+        click.echo(f"  {name}: {printable(str(shown)) if shown not in ('', None) else '-'}")
     if receipt["shared_with"]:
         click.echo("Other documents consist of the same bytes and stay; forget them too if they are to go.")
 

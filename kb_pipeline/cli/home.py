@@ -25,8 +25,9 @@ def read_settings() -> "Settings":
         return Settings()
     except ValidationError as error:
         first = error.errors()[0]
-        name = str(first["loc"][0]).upper() if first["loc"] else "?"
-        raise UsageError(f"Setting {name} is wrong: {first['msg']}. See docs/settings.md.") from None
+        name = f"Setting {str(first['loc'][0]).upper()}" if first["loc"] else "A setting"
+        said = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"{name} is wrong: {said}. See docs/settings.md.") from None
 
 
 def open_store() -> "Store":

@@ -9,7 +9,7 @@ from typing import Any, get_args
 import click
 
 from kb_pipeline.cli.home import open_catalog, open_registry, open_store
-from kb_pipeline.cli.output import print_folded, print_json, print_table, reason_line, width
+from kb_pipeline.cli.output import print_folded, print_json, print_table, printable, reason_line, width
 from kb_pipeline.records import DocumentStatus
 from kb_pipeline.retries import next_step
 
@@ -112,7 +112,7 @@ def apply_command(file: Path, dry_run: bool) -> None:
     with open_registry(store.settings) as registry:
         lines = Applier(store.catalog, registry, file.absolute().parent, dry_run).apply(wanted)
     for line in lines:
-        click.echo(line)
+        click.echo(printable(line))
     click.echo(
         "Nothing to change." if not lines else "Would change the above." if dry_run else "Done. Next: kb sync --all"
     )

@@ -10,11 +10,15 @@ from typing import Any
 
 import click
 
+from kb_pipeline.urls import masked
+
 _SHORT_CHARS = 10
 _WORD_CHARS = 40
 _LEAST_TEXT_CHARS = 16
 """What a column of texts keeps, at least, before columns of words fold."""
 _RECORD_CHARS = 200
+_CELL_CHARS = 300
+_NAME_CHARS = 100
 _SENTENCE_END = re.compile(r"[.!?] |[。！？]")
 
 
@@ -37,7 +41,7 @@ def print_table(
 ) -> None:
     """A table of some columns, as wide as the terminal; texts fold, numbers, times and ids do not where there is room.
 
-    Control characters are dropped.
+    Control characters are dropped, and cells cut at 300 characters.
 
     Args:
         columns: keys of the rows, or key -> heading.
@@ -54,7 +58,7 @@ def print_table(
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     headings = columns if isinstance(columns, Mapping) else {column: column for column in columns}
     console = Console()
-    cells = {column: [_cell(row.get(column)) for row in rows] for column in headings}
+    cells = {column: [_cut(_cell(row.get(column)), _CELL_CHARS) for row in rows] for column in headings}
     widths = {
         column: max(cell_len(heading), *map(cell_len, cells[column]))
         for column, heading in headings.items()
@@ -81,8 +85,7 @@ def print_records(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> 
     for number, row in enumerate(rows, start=1):
         click.secho(f"{number}.", bold=True)
         for column in columns:
-            value = " ".join(_cell(row[column]).split())
-            click.echo(f"  {column}: {value[:_RECORD_CHARS]}{' …' if len(value) > _RECORD_CHARS else ''}")
+            click.echo(f"  {column}: {_cut(' '.join(_cell(row[column]).split()), _RECORD_CHARS)}")
 
 
 def print_folded(text: str, indent: str = "", first: str | None = None, err: bool = False) -> None:
@@ -96,9 +99,13 @@ def print_folded(text: str, indent: str = "", first: str | None = None, err: boo
 
 
 def reason_line(name: str, reason: str, kind: str | None = None) -> str:
-    """`name: reason (kind)`; a reason that begins with the name is not given it twice."""
+    """`name: reason (kind)`, the name cut at 100 characters; a reason that begins with it is not given it twice."""
     said = reason.removeprefix(f"{name}: ")
-    return f"{name}: {said}{f' ({kind})' if kind else ''}"
+    return f"{_cut(printable(name), _NAME_CHARS)}: {said}{f' ({kind})' if kind else ''}"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]} …"
 
 
 def width() -> int:
@@ -125,8 +132,8 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def printable(text: str) -> str:
-    """Text that cannot move a terminal's cursor, its colours or the direction of writing."""
-    return _CONTROLS.sub("", text)
+    """Text that cannot move a terminal's cursor, its colours or the direction of writing, and shows no secret."""
+    return masked(_CONTROLS.sub("", text))
 
 
 def excerpt(text: str, query: str, width: int) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kb_pipeline.cli.home import open_store
-from kb_pipeline.cli.output import print_json, print_records, print_table
+from kb_pipeline.cli.output import print_json, print_records, print_table, printable
 from kb_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _run_line(analytics: "Analytics", line: str, limit: int) -> None:
     try:
         columns, rows = analytics.query(line)
     except UsageError as error:
-        click.echo(str(error), err=True)
+        click.echo(printable(str(error)), err=True)
         return
     _print([dict(zip(columns, row, strict=True)) for row in rows[: limit or None]], columns)
 

@@ -1,6 +1,5 @@
 """Files: one file, or a folder with everything below it. What is in a file is read by stages/normalize."""
 
-import fnmatch
 import os
 import re
 import stat
@@ -8,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
-from kb_pipeline.errors import Blocked, Gone, TooLarge, UnitFailure, UsageError
+from kb_pipeline.connectors.globs import Globs
+from kb_pipeline.errors import Blocked, Gone, TooLarge, UnitFailure, Unsupported, UsageError
 from kb_pipeline.records import Item, Json, Listing, RawItem, Source
 from kb_pipeline.settings import Settings
 
@@ -47,7 +47,7 @@ class DocumentConnector:
     def list_items(self, source: Source, state: Json) -> Listing:
         """All files, in a stable order, as a generator: memory stays flat however many there are.
 
-        Raises: UnitFailure: the folder is missing or cannot be read, also while the items are drawn.
+        Raises: UnitFailure: the folder is missing or cannot be read, also while the items are drawn; a malformed glob.
         """
         root = Path(source.input)
         try:
@@ -55,7 +55,7 @@ class DocumentConnector:
         except OSError as error:
             raise failure_of(error, str(root), "it is listed again at the next sync") from error
         if is_folder:
-            chosen = _Globs(source.options.get("include"), source.options.get("exclude"))
+            chosen = _chosen(source)
             return Listing(items=_walk(root, root, "", chosen, frozenset()), is_complete=True)
         return Listing(items=[_item(root.parent, root.name, root.stat())], is_complete=True)
 
@@ -65,21 +65,20 @@ class DocumentConnector:
         Raises: Blocked: outside the folder, or not allowed to read. Gone, TooLarge, Transient.
         """
         root, relative = str(item.locator["root"]), str(item.locator["path"])
-        path = Path(root, relative)
+        path, name = Path(root, relative), _printable(relative)
         if not _is_inside(path, Path(root)):
-            raise Blocked(f"{relative}: leads out of the folder {root}, so it is not read")
+            raise Blocked(f"{name}: leads out of the folder {root}, so it is not read")
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe would block an open
             with os.fdopen(descriptor, "rb") as file:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise Blocked(f"{relative}: is not a regular file, so it is not read")
+                    raise Blocked(f"{name}: is not a regular file, so it is not read")
                 content = file.read(self._max_bytes + 1)
         except OSError as error:
-            raise failure_of(error, relative, "it is tried again at the next sync") from error
+            raise failure_of(error, name, "it is tried again at the next sync") from error
         if len(content) > self._max_bytes:
-            raise TooLarge(f"{relative}: too large, more than {self._max_bytes:,} bytes; MAX_FILE_BYTES raises the cap")
-        name = Path(relative).name
-        return RawItem(content=content, kind="file", file_name=_printable(name))
+            raise TooLarge(f"{name}: too large, more than {self._max_bytes:,} bytes; MAX_FILE_BYTES raises the cap")
+        return RawItem(content=content, kind="file", file_name=_printable(path.name))
 
 
 def canonical_path(source_input: str) -> str:
@@ -87,7 +86,9 @@ def canonical_path(source_input: str) -> str:
     try:
         path = Path(source_input).expanduser().resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as error:
-        raise UsageError(f"{source_input}: no such file or folder; check the path") from error
+        raise UsageError(f"{_printable(source_input)}: no such file or folder; check the path") from error
+    if any("\udc80" <= c <= "\udcff" for c in str(path)):
+        raise UsageError(f"{_printable(str(path))}: its name holds bytes that are not UTF-8; rename it")
     if not (path.is_dir() or path.is_file()):
         raise UsageError(f"{source_input}: neither a file nor a folder")
     return str(path)
@@ -102,44 +103,22 @@ def failure_of(error: OSError, name: str, hope: str) -> UnitFailure:
     return Gone(f"{name}: cannot be read now ({error.strerror or error}); {hope}")
 
 
-class _Globs:
-    """Which paths in the folder are wanted."""
-
-    def __init__(self, include: object, exclude: object) -> None:
-        self._include, self._exclude = _patterns(include), _patterns(exclude)
-
-    def wants(self, relative: str) -> bool:
-        is_in = not self._include or any(pattern.fullmatch(relative) for pattern in self._include)
-        return is_in and not any(pattern.fullmatch(relative) for pattern in self._exclude)
+def _chosen(source: Source) -> Globs:
+    """Raises: Unsupported: a glob that nothing matches: no folder is taken for empty because of it."""
+    try:
+        return Globs(source.options.get("include"), source.options.get("exclude"))
+    except ValueError as error:
+        raise Unsupported(f"{error}; add the source again with other globs") from None
 
 
-def _patterns(value: object) -> list[re.Pattern[str]]:
-    globs = [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
-    return [_glob(str(glob)) for glob in globs if str(glob).strip()]
-
-
-def _glob(glob: str) -> re.Pattern[str]:
-    """`*` within a folder, `**` across folders; without a slash it is tried on the name alone; `dir/` is all below."""
-    glob = glob.strip().removeprefix("./")
-    if glob.endswith("/"):
-        glob += "**"
-    if "/" not in glob:
-        glob = f"**/{glob}"
-    pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]*\])", glob)
-    special = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return re.compile(
-        "".join(special.get(p) or (fnmatch.translate(p)[4:-3] if p[:1] == "[" else re.escape(p)) for p in pieces)
-    )
-
-
-def _walk(root: Path, folder: Path, prefix: str, chosen: _Globs, above: frozenset[tuple[int, int]]) -> Iterator[Item]:
+def _walk(root: Path, folder: Path, prefix: str, chosen: Globs, above: frozenset[tuple[int, int]]) -> Iterator[Item]:
     """Files below `folder`, names in order. A folder that cannot be read fails the listing: it is not empty."""
     try:
         here = folder.stat()
         with os.scandir(folder) as entries:
             ordered = sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
-        raise failure_of(error, str(folder), "nothing is concluded from this listing") from error
+        raise failure_of(error, _printable(str(folder)), "nothing is concluded from this listing") from error
     if (here.st_dev, here.st_ino) in above:  # a link to a folder that we are in
         return
     for entry in ordered:
@@ -172,5 +151,8 @@ def _is_inside(path: Path, root: Path) -> bool:
 
 
 def _printable(name: str) -> str:
-    """A file name as text: each byte that is not UTF-8 is shown as a replacement character and its hex value."""
-    return "".join(f"\ufffd{ord(c) - 0xDC00:02x}" if "\udc80" <= c <= "\udcff" else c for c in name)
+    """A file name as text, no two names the same: a byte that is not UTF-8 is a replacement character and its hex
+    value, a replacement character of the name itself stands twice.
+    """
+    plain = name.replace("\ufffd", "\ufffd\ufffd")
+    return "".join(f"\ufffd{ord(c) - 0xDC00:02x}" if "\udc80" <= c <= "\udcff" else c for c in plain)

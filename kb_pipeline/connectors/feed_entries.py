@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from kb_pipeline.charset import storable
 from kb_pipeline.ids import sha256_hex
 from kb_pipeline.records import Json
-from kb_pipeline.urls import same_page
+from kb_pipeline.urls import same_page, without_user
 
 _TITLE_TAG = re.compile(
     r"</?(?:b|i|em|strong|a|span|br|sub|sup|u|small|big|tt|cite|font|img|p|mark|wbr)(?:\s[^<>]*)?/?>", re.IGNORECASE
@@ -163,7 +164,7 @@ def _is_whole(data: bytes) -> bool:
 
 def _entry(raw: Any, feed_author: str, language: str) -> Entry:
     body, is_html, base, is_full = _body(raw)
-    link = str(raw.get("feedburner_origlink") or raw.get("link") or "").strip()
+    link = without_user(storable(str(raw.get("feedburner_origlink") or raw.get("link") or "")))
     enclosures = [(str(e.get("href") or ""), str(e.get("type") or "")) for e in raw.get("enclosures", ())]
     enclosures += [
         (str(m.get("url") or ""), str(m.get("type") or (f"{m['medium']}/*" if m.get("medium") else "")))
@@ -173,10 +174,10 @@ def _entry(raw: Any, feed_author: str, language: str) -> Entry:
     # Past feedparser's own `get`, which warns about the stand-in it gives for a missing time.
     published, updated = dict.get(raw, "published_parsed"), dict.get(raw, "updated_parsed")
     return Entry(
-        guid=str(raw.get("id") or "").strip(),
+        guid=storable(str(raw.get("id") or "")).strip(),
         link=link,
-        title=clean_title(str(raw.get("title") or "")),
-        body=body,
+        title=clean_title(storable(str(raw.get("title") or ""))),
+        body=storable(body),
         is_html=is_html,
         author=clean_title(str(raw.get("author") or feed_author)) or None,
         published=_time(published or updated),

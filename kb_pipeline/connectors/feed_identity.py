@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kb_pipeline.connectors.feed_entries import Entry
-from kb_pipeline.ids import sha256_hex
+from kb_pipeline.ids import MAX_EXTERNAL_ID_CHARS, sha256_hex
 from kb_pipeline.records import Json
 from kb_pipeline.urls import same_page
 
@@ -168,7 +168,7 @@ class _Ladder:
         names += [same_page(entry.link)] if "link" in kinds else []
         taken = self._given | self._memory.known.keys()
         for name in (*names, fallback):
-            if name not in taken:
+            if name not in taken and len(name) <= MAX_EXTERNAL_ID_CHARS:
                 return name
         return "entry:" + sha256_hex(fallback, trace.guid, entry.plain)[:32]
 

@@ -14,6 +14,7 @@ MAX_EXPANSION = 500_000
 _XML_OWN = {"lt", "gt", "amp", "quot", "apos"}
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _REFERENCE = re.compile(r"&([A-Za-z_:][\w:.-]*);")
+_NUMBER = re.compile(r"&#(?:[xX]([0-9a-fA-F]+)|([0-9]+));?")
 _ENTITY = re.compile(r"<!ENTITY\s+(%\s+)?([^\s%]+)\s+(?:(SYSTEM|PUBLIC)\b|\"([^\"]*)\"|'([^']*)')", re.IGNORECASE)
 _OPAQUE = re.compile(r"(<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z))", re.DOTALL)
 _BARE_GUID = re.compile(r"<guid\b[^<>]{0,300}>(?=\s*(?:<!\[CDATA\[)?\s*[^\s<>/]{1,500}\s*(?:\]\]>)?\s*</guid>)")
@@ -45,7 +46,7 @@ def safe_xml(text: str, name: str) -> bytes:
         name: the feed for messages.
     Raises: Corrupt: its entities expand without end.
     """
-    subset, text = _without_doctype(text)
+    subset, text = _without_doctype(_NUMBER.sub(_character, text))
     declared = _declared_entities(subset, name)
     budget = [MAX_EXPANSION]
 
@@ -73,6 +74,14 @@ def safe_xml(text: str, name: str) -> bytes:
         pieces[i] = _REFERENCE.sub(replaced, piece)
     body = "".join(pieces)
     return b'<?xml version="1.0" encoding="utf-8"?>\n' + body.encode("utf-8", "replace")
+
+
+def _character(found: re.Match[str]) -> str:
+    """The reference as it is, or the replacement character where it names none: parsers end at such a number."""
+    digits = (found[1] or found[2]).lstrip("0")
+    number = int(digits or "0", 16 if found[1] else 10) if len(digits) < 9 else -1
+    is_one = 0x20 <= number < 0xD800 or 0xE000 <= number < 0xFFFE or 0x10000 <= number < 0x110000
+    return found[0] if is_one or number in (9, 10, 13) else "\ufffd"
 
 
 def _without_doctype(text: str) -> tuple[str, str]:

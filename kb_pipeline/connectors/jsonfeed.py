@@ -8,6 +8,7 @@ from urllib.parse import urljoin
 
 from kb_pipeline.charset import decode
 from kb_pipeline.connectors.feed_entries import Entry, Feed, clean_title
+from kb_pipeline.urls import without_user
 
 
 def parse_json(data: bytes, address: str) -> Feed | None:
@@ -41,7 +42,7 @@ def _entry(item: dict[str, Any], address: str, feed_author: str, language: str) 
     media += [(_text(item.get(name)), "image/*") for name in ("image", "banner_image")]
     return Entry(
         guid=_text(item.get("id")),
-        link=urljoin(address, link) if link else "",
+        link=without_user(urljoin(address, link)) if link else "",
         title=clean_title(_text(item.get("title"))),
         body=body,
         is_html=bool(item.get("content_html")),

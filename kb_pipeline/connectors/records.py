@@ -7,10 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
+from kb_pipeline.charset import storable
 from kb_pipeline.connectors.document import canonical_path, failure_of
 from kb_pipeline.errors import Corrupt, Gone, UsageError
+from kb_pipeline.ids import MAX_EXTERNAL_ID_CHARS
 from kb_pipeline.records import Item, Json, Listing, RawItem, Source
 from kb_pipeline.settings import Settings
+
+_NO_RECORD = "@line:"
+"""How the ids of lines in error begin."""
 
 
 class RecordsConnector:
@@ -51,13 +56,15 @@ class RecordsConnector:
     def fetch(self, item: Item) -> RawItem:
         """The record, checked.
 
-        Raises: Corrupt: no JSON object, no id, no text, a second use of an id; the message names the line.
+        Raises: Corrupt: no JSON object, no id, no text, a second use of an id: the message names the line; another
+        field in error: it names the record, since lines move without the record's version changing.
         Gone: the file changed since it was listed.
         """
         place = item.locator
-        name = f"{Path(str(place['path'])).name} line {place['line']}"
+        file_name = Path(str(place["path"])).name
         if "problem" in place:
-            raise Corrupt(f"{name}: {place['problem']}")
+            raise Corrupt(f"{file_name} line {place['line']}: {place['problem']}")
+        name = f"{file_name} record {item.external_id}"
         try:
             with Path(str(place["path"])).open("rb") as file:
                 file.seek(int(place["offset"]))
@@ -66,7 +73,10 @@ class RecordsConnector:
             raise failure_of(error, str(place["path"]), "it is read again at the next sync") from error
         if _version(line) != item.version:
             raise Gone(f"{name}: the file changed after it was listed; it is read again at the next sync")
-        return _raw(json.loads(line), name)
+        try:
+            return _raw(json.loads(line), name)
+        except RecursionError:  # the listing, with less above it on the stack, could read it
+            raise Corrupt(f"{name}: lists and objects lie too deep inside each other") from None
 
 
 def _version(line: bytes) -> str:
@@ -74,8 +84,8 @@ def _version(line: bytes) -> str:
 
 
 def _items(path: str, most_line_bytes: int) -> Iterator[Item]:
-    """Every line that is not blank. What is remembered is a hash of each id with its line, to find repeats."""
-    lines_of: dict[bytes, int] = {}
+    """Every line that is not blank."""
+    listing = _Lines(path)
     offset = 0
     with Path(path).open("rb") as file:
         for number, line in enumerate(iter(lambda: file.readline(most_line_bytes), b""), 1):
@@ -84,29 +94,49 @@ def _items(path: str, most_line_bytes: int) -> Iterator[Item]:
             if number == 1 and line.startswith(b"\xef\xbb\xbf"):
                 line, start = line[3:], 3
             if line.strip():
-                yield _item(path, line, number, start, lines_of, len(line) >= most_line_bytes)
+                yield listing.item(line, number, start, is_cut=len(line) >= most_line_bytes)
 
 
-def _item(path: str, line: bytes, number: int, offset: int, lines_of: dict[bytes, int], is_cut: bool) -> Item:
-    locator: dict[str, Any] = {"path": path, "line": number, "offset": offset, "length": len(line)}
-    record, problem = ({}, "the line is too large; MAX_FILE_BYTES raises the cap") if is_cut else _parsed(line)
-    record_id = "" if problem else str(record["id"])
-    if not problem:
-        first = lines_of.setdefault(hashlib.sha256(record_id.encode("utf-8", "surrogatepass")).digest()[:16], number)
+class _Lines:
+    """Gives each line of one listing an id, none of them twice: the record's own, or one that no record can have.
+
+    What is remembered is a hash of each id with its line.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._line_of: dict[bytes, int] = {}
+        self._copies: dict[str, int] = {}
+
+    def item(self, line: bytes, number: int, offset: int, is_cut: bool) -> Item:
+        locator: dict[str, Any] = {"path": self._path, "line": number, "offset": offset, "length": len(line)}
+        record, problem = ({}, "the line is too large; MAX_FILE_BYTES raises the cap") if is_cut else _parsed(line)
+        if problem:
+            return self._broken(line, f"{number}", {**locator, "problem": problem})
+        record_id = str(record["id"])
+        first = self._line_of.setdefault(hashlib.sha256(record_id.encode()).digest()[:16], number)
         if first != number:
             problem = f"the id {record_id!r} stands in line {first} already; give each record its own"
-    if problem:
-        locator["problem"] = problem
-        digest = _version(line)  # what it says, not where: other lines come and go above it
-        return Item(external_id=f"line:{digest[:12]}", version=f"{digest}:{number}", locator=locator)
-    url, title = record.get("url"), record.get("title")
-    return Item(
-        external_id=record_id,
-        version=_version(line),
-        url=url if isinstance(url, str) else None,
-        title=title if isinstance(title, str) else None,
-        locator=locator,
-    )
+            return self._broken(line, f"{number}:{first}", {**locator, "problem": problem})
+        url, title = record.get("url"), record.get("title")
+        return Item(
+            external_id=record_id,
+            version=_version(line),
+            url=url if isinstance(url, str) else None,
+            title=title if isinstance(title, str) else None,
+            locator=locator,
+        )
+
+    def _broken(self, line: bytes, places: str, locator: dict[str, Any]) -> Item:
+        """A line in error is known by what it says, not by where: other lines come and go above it.
+
+        Args:
+            places: the line numbers that its failure names, and that must not grow old in it.
+        """
+        digest = _version(line)
+        copies = self._copies[digest] = self._copies.get(digest, 0) + 1
+        external_id = f"{_NO_RECORD}{digest[:24]}" + (f":{copies}" if copies > 1 else "")
+        return Item(external_id=external_id, version=f"{digest}:{places}", locator=locator)
 
 
 def _parsed(line: bytes) -> tuple[dict[str, Any], str]:
@@ -119,12 +149,17 @@ def _parsed(line: bytes) -> tuple[dict[str, Any], str]:
         return {}, f"not a JSON object ({error})"
     if not isinstance(record, dict):
         return {}, "not a JSON object"
-    record_id = record.get("id", record.get("_id"))
-    if not isinstance(record_id, str | int) or isinstance(record_id, bool) or not str(record_id).strip():
+    given = record.get("id", record.get("_id"))
+    is_id = isinstance(given, str | int) and not isinstance(given, bool)
+    record["id"] = storable(str(given)).strip() if is_id else ""
+    if not record["id"]:
         return {}, "the record has no id"
+    if record["id"].startswith(_NO_RECORD):
+        return {}, f"the id begins with {_NO_RECORD!r}, which is kept for lines that hold no record"
+    if len(record["id"]) > MAX_EXTERNAL_ID_CHARS:
+        return {}, f"the id is longer than {MAX_EXTERNAL_ID_CHARS:,} characters"
     if not isinstance(record.get("text"), str):
         return {}, "the record has no text"
-    record["id"] = str(record_id).strip()
     return record, ""
 
 
@@ -159,4 +194,4 @@ def _moment(value: object, name: str) -> datetime | None:
         moment = datetime.fromisoformat(str(value))
         return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise Corrupt(f"{name}: published_at {value!r} is not a date such as 2026-01-31T12:00:00Z") from error
+        raise Corrupt(f"{name}: published_at {repr(value)[:80]} is not a date such as 2026-01-31T12:00:00Z") from error

@@ -77,7 +77,7 @@ def parse_routes(text: str) -> dict[str, tuple[str, int]]:
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, _, target = entry.partition("=")
         host, _, port = target.rpartition(":")
-        if not name or not host or not port.isdigit():
+        if not name or not host or not port.isdecimal() or not 0 < int(port[:9]) < 65_536:
             raise UsageError(
                 f"HTTP_ROUTE: {entry!r} is not name=host:port; write for instance intranet.example=10.0.0.5:8080"
             )

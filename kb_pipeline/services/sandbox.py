@@ -25,6 +25,7 @@ from typing import Any, Self
 from kb_pipeline import errors
 from kb_pipeline.services.sandbox_wire import HEADER, load_reply, recv_exactly
 from kb_pipeline.settings import Settings, child_environment
+from kb_pipeline.urls import masked
 
 log = logging.getLogger("kb_pipeline.sandbox")
 
@@ -279,5 +280,5 @@ def name_of(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
     for value in args:
         for field in ("file_name", "url"):
             if isinstance(found := getattr(value, field, None), str) and found:
-                return found
+                return masked(found)
     return str(getattr(function, "__name__", function))

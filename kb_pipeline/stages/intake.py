@@ -7,10 +7,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kb_pipeline import ids
+from kb_pipeline.charset import storable
+from kb_pipeline.errors import Corrupt
 from kb_pipeline.records import Item, RawItem, Source
 from kb_pipeline.retries import Recipe, is_due
+from kb_pipeline.urls import without_user
 
 MAX_TITLE_CHARS = 500
+_SHOWN_ID = 80
+MAX_DEPTH = 100
+"""Lists and objects inside each other in what a source says of an item: readers of JSON recurse, to a thousand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,21 +80,46 @@ def compare(
     )
 
 
-def clean(value: Any) -> Any:
-    """A JSON-able value whose texts hold no NUL and no lone surrogate: stores and hashes could not take them."""
+def clean(value: Any, depth: int = MAX_DEPTH) -> Any:
+    """A JSON-able value whose texts hold no NUL and no lone surrogate: stores and hashes could not take them.
+
+    Raises: Corrupt: lists and objects lie deeper inside each other than `depth`.
+    """
     if isinstance(value, str):
-        return value.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+        return storable(value)
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    if not depth:
+        raise Corrupt(f"more than {MAX_DEPTH} lists and objects lie inside each other")
     if isinstance(value, Mapping):
-        return {clean(key): clean(item) for key, item in value.items()}
-    return [clean(item) for item in value] if isinstance(value, list | tuple) else value
+        return {clean(key): clean(item, depth - 1) for key, item in value.items()}
+    return [clean(item, depth - 1) for item in value]
+
+
+def metadata_json(metadata: Mapping[str, Any], name: str) -> str:
+    """What a source says beside the text of the item `name`, as it is stored.
+
+    Raises: Corrupt: nested too deeply.
+    """
+    try:
+        return json.dumps(clean(metadata), sort_keys=True, ensure_ascii=False, default=str)
+    except Corrupt as error:
+        raise Corrupt(f"{name}: in its metadata {error}") from None
 
 
 def clean_item(item: Item) -> Item:
-    """The item with clean texts, its title cut at a length no title has."""
+    """The item with clean texts, its title cut at a length no title has, its address without anybody's password.
+
+    One whose id is endless is refused, and known by the id's beginning and hash.
+    """
     title = clean(item.title)[:MAX_TITLE_CHARS] if item.title else None
-    return replace(
-        item, external_id=clean(item.external_id), version=clean(item.version), url=clean(item.url), title=title
-    )
+    url = without_user(clean(item.url)) if item.url else None
+    external_id, refusal = clean(item.external_id), item.refusal
+    if len(external_id) > ids.MAX_EXTERNAL_ID_CHARS:
+        refusal = f"{external_id[:_SHOWN_ID]}…: its name is longer than {ids.MAX_EXTERNAL_ID_CHARS:,} characters"
+        external_id = f"{external_id[:_SHOWN_ID]}…{ids.sha256_hex(external_id)[:24]}"
+    version = clean(item.version)
+    return replace(item, external_id=external_id, version=version, url=url, title=title, refusal=refusal)
 
 
 def document_listed(document_id: str, source: Source, item: Item, run_id: str) -> dict[str, Any]:
@@ -106,7 +137,10 @@ def document_listed(document_id: str, source: Source, item: Item, run_id: str) -
 
 
 def raw_row(document_id: str, source: Source, item: Item, raw: RawItem, digest: str, now: datetime) -> dict[str, Any]:
-    """The raw_items row of a fetched item, its bytes stored under `digest`."""
+    """The raw_items row of a fetched item, its bytes stored under `digest`.
+
+    Raises: Corrupt: its metadata is nested too deeply.
+    """
     row = {
         "kb_id": source.kb_id,
         "source_id": source.source_id,
@@ -117,12 +151,12 @@ def raw_row(document_id: str, source: Source, item: Item, raw: RawItem, digest: 
         "raw_kind": raw.kind,
         "bytes": len(raw.content),
         "media_type": raw.media_type,
-        "url": raw.url or item.url,
+        "url": without_user(raw.url) if raw.url else item.url,
         "file_name": raw.file_name,
         "title": (raw.title or item.title or "")[:MAX_TITLE_CHARS] or None,
         "author": raw.author,
         "published_at": raw.published_at,
-        "metadata": json.dumps(clean(raw.metadata), sort_keys=True, ensure_ascii=False, default=str),
+        "metadata": metadata_json(raw.metadata, raw.file_name or item.external_id),
         "fetched_at": now,
     }
     return {name: clean(value) for name, value in row.items()}

@@ -1,17 +1,19 @@
 """Rows of the documents and chunks tables from what the stages made, and the hashes that make later stages stale."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from kb_pipeline import ids
 from kb_pipeline.records import Chunk, Mark, NormalizedContent
-from kb_pipeline.stages.intake import MAX_TITLE_CHARS
+from kb_pipeline.stages.intake import MAX_TITLE_CHARS, clean, metadata_json
 
 
 def document_row(raw: Mapping[str, Any], content: NormalizedContent) -> dict[str, Any]:
-    """The documents row of a normalised document; `raw` is its raw_items row."""
+    """The documents row of a normalised document; `raw` is its raw_items row.
+
+    Raises: Corrupt: its metadata is nested too deeply.
+    """
     marks = [asdict(mark) for mark in content.marks]
     places = [f"{mark['start']}:{mark['kind']}:{mark['level']}:{mark['label']}" for mark in marks]
     return {
@@ -19,17 +21,17 @@ def document_row(raw: Mapping[str, Any], content: NormalizedContent) -> dict[str
         "source_id": raw["source_id"],
         "document_id": raw["document_id"],
         "external_id": raw["external_id"],
-        "title": content.title[:MAX_TITLE_CHARS],
+        "title": clean(content.title)[:MAX_TITLE_CHARS],
         "text": content.text,
         "language": content.language,
-        "url": content.url or raw["url"],
-        "author": content.author or raw["author"],
+        "url": clean(content.url) or raw["url"],
+        "author": clean(content.author) or raw["author"],
         "published_at": content.published_at or raw["published_at"],
         "marks": marks,
         "media": [asdict(media) for media in content.media],
-        "warnings": list(content.warnings),
+        "warnings": clean(content.warnings),
         "is_partial": content.is_partial,
-        "metadata": json.dumps(dict(content.metadata), sort_keys=True, ensure_ascii=False, default=str),
+        "metadata": metadata_json(content.metadata, raw["file_name"] or raw["external_id"]),
         "raw_sha256": raw["raw_sha256"],
         "content_hash": ids.content_hash(content.title, content.text, places),
     }

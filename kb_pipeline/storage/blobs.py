@@ -9,6 +9,11 @@ from pathlib import Path
 from kb_pipeline.errors import Lost
 
 
+def digest_of(content: bytes) -> str:
+    """The name of a blob."""
+    return hashlib.sha256(content).hexdigest()
+
+
 class Blobs:
     """Bytes below one folder, fanned out by the first two hex digits."""
 
@@ -17,7 +22,7 @@ class Blobs:
 
     def put(self, content: bytes) -> str:
         """Store bytes if they are not there yet; returns their sha256, hex."""
-        digest = hashlib.sha256(content).hexdigest()
+        digest = digest_of(content)
         path = self._path(digest)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,7 +45,7 @@ class Blobs:
             content = self._path(digest).read_bytes()
         except FileNotFoundError:
             raise Lost(f"The stored bytes {digest[:12]}… are missing; the next sync fetches them again.") from None
-        if hashlib.sha256(content).hexdigest() != digest:
+        if digest_of(content) != digest:
             self._path(digest).unlink(missing_ok=True)
             raise Lost(f"The stored bytes {digest[:12]}… are damaged; the next sync fetches them again.")
         return content

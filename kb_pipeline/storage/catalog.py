@@ -16,6 +16,7 @@ from kb_pipeline.storage.catalog_rules import VISIBLE
 from kb_pipeline.storage.documents import Documents
 from kb_pipeline.storage.engine import deciding, open_engine, reading
 from kb_pipeline.storage.tables import PlainText, kb_sources, knowledge_bases, retrieval_events
+from kb_pipeline.urls import name_in
 
 
 def _now() -> datetime:
@@ -160,7 +161,7 @@ class Catalog:
                 alike = sa.and_(here, standing, kb_sources.c.connector == connector)
                 rivals = sa.select(kb_sources.c.source_id).where(alike).limit(1)
                 is_alone = ids_are_global or connection.execute(rivals).first() is None
-                base = ids.slug(name or source_input.rstrip("/").rsplit("/", 1)[-1], 30)
+                base = ids.slug(name or name_in(source_input), 30)
                 known = _free_id(connection, kb_sources.c.source_id, base, always_suffix=True)
                 row = {
                     "source_id": known, "kb_id": kb_id, "name": name or source_input, "connector": connector,

@@ -54,8 +54,11 @@ def next_due(source: SourceRow, now: datetime) -> datetime | None:
     if source.every_s:
         return now + timedelta(seconds=source.every_s)
     if source.cron:
-        from croniter import croniter
+        from croniter import CroniterBadDateError, croniter
 
-        due: datetime = croniter(source.cron, now).get_next(datetime)
+        try:
+            due: datetime = croniter(source.cron, now).get_next(datetime)
+        except CroniterBadDateError:  # stored before such a thing was refused
+            return None
         return due
     return None

@@ -1,9 +1,12 @@
 """Failures of single units and of listings, told by a connector that fails on demand."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
 
+from kb_pipeline.assets import s1_fetch, s2_normalize, s4_chunk
+from kb_pipeline.assets.plan import Planner
 from kb_pipeline.automation.instance import open_instance
 from kb_pipeline.automation.run import Syncer
 from kb_pipeline.connectors.registry import Registry
@@ -27,6 +30,7 @@ class OnDemand:
         self.failing = {}
         self.breaks_after = None
         self.is_complete = True
+        self.extras = {}
 
     def detect(self, source_input):
         return False
@@ -46,7 +50,8 @@ class OnDemand:
     def fetch(self, item):
         if error := self.failing.get(item.external_id):
             raise error
-        return RawItem(content=self.texts[item.external_id].encode(), kind="file", file_name=item.external_id)
+        content, extras = self.texts[item.external_id].encode(), self.extras.get(item.external_id, {})
+        return RawItem(**{"content": content, "kind": "file", "file_name": item.external_id, **extras})
 
 
 @pytest.fixture
@@ -98,6 +103,97 @@ def test_each_kind_of_failure_stays_with_its_document_and_passes_when_it_can(hom
     connector.texts["bad.txt"] = "Now the bytes are whole again."
     assert home.sync(source).changed == 1
     assert home.documents()["bad.txt"]["status"] == "ready"
+
+
+def nested(depth):
+    value = "deep"
+    for _ in range(depth):
+        value = {"in": [value]}
+    return value
+
+
+def planned(home, source, connector):
+    with Sandbox(home.store.settings) as sandbox:
+        return Planner(home.store, source, HashingEmbedder("test", 32), sandbox).plan(connector)
+
+
+@pytest.mark.parametrize(
+    ("extras", "kind"),
+    [
+        ({"metadata": nested(450)}, "corrupt"),
+        ({"metadata": nested(200_000)}, "corrupt"),
+        ({"metadata": {"key": object, 5: 1}}, "bug"),  # keys that no JSON sorts
+        ({"content": "no bytes"}, "bug"),
+    ],
+)
+def test_whatever_a_connector_brings_the_others_go_on(home, source, connector, extras, kind):
+    connector.texts = {f"{n}.txt": f"Text number {n} about lanterns." for n in range(3)}
+    connector.extras = {"1.txt": extras}
+    plan = planned(home, source, connector)
+    report = home.sync(source)
+    assert (report.status, report.failed, len(home.indexed())) == ("ok", 1, 2), report.error
+    assert (plan.error, plan.unreadable, plan.embed) == (None, 1, report.embedded)
+    row = home.documents("failed")["1.txt"]
+    assert (row["error_kind"], "1.txt" in row["error"]) == (kind, True)
+    assert home.rows(source) == {"raw_items": 2, "documents": 2, "chunks": 2}
+    connector.extras = {}
+    connector.texts["1.txt"] += " And more."
+    home.sync(source)
+    assert len(home.indexed()) == 3
+
+
+def test_an_item_with_an_endless_id_is_refused_and_known_by_its_beginning(home, source, connector):
+    for name in ("a" * 1_000, "b" * 1_001, "b" * 1_002, "c" * 100_000):
+        connector.texts[name] = "A text about lanterns."
+    plan, report = planned(home, source, connector), home.sync(source)
+    assert (report.status, report.failed, plan.unreadable) == ("ok", 3, 3), report.error
+    failed = home.documents("failed")
+    assert all(len(name) < 200 and "longer than 1,000" in row["error"] for name, row in failed.items())
+    assert home.sync(source).changed == 0
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        (s1_fetch, "raw_output_hash"),
+        (s2_normalize, "document_row"),
+        (s2_normalize, "document_output_hash"),
+        (s4_chunk, "marks_of"),
+        (s4_chunk, "chunk_rows"),
+        (s4_chunk, "chunks_output_hash"),
+    ],
+)
+def test_an_unexpected_error_on_one_document_s_way_is_that_document_s(home, source, connector, monkeypatch, place):
+    whole = getattr(*place)
+
+    def failing(first, *more):
+        if "1.txt" in str(first):
+            raise RecursionError("too deep")
+        return whole(first, *more)
+
+    connector.texts = {f"{n}.txt": f"Text number {n}, of {n}.txt, about lanterns." for n in range(3)}
+    monkeypatch.setattr(*place, failing)
+    plan, report = planned(home, source, connector), home.sync(source)
+    assert (report.status, report.failed, plan.unreadable) == ("ok", 1, 1), report.error
+    assert home.documents("failed")["1.txt"]["error_kind"] == "bug"
+    monkeypatch.undo()
+    assert home.sync(source).failed == 0
+    assert len(home.indexed()) == 3
+
+
+def test_rows_that_their_table_cannot_take_fail_their_documents_only(home, source, connector, monkeypatch):
+    whole = s4_chunk.split_document
+
+    def split(text, *more):
+        return [replace(chunk, page=2**40) if "number 1" in text else chunk for chunk in whole(text, *more)]
+
+    monkeypatch.setattr(s4_chunk, "split_document", split)
+    connector.texts = {f"{n}.txt": f"Text number {n} about lanterns." for n in range(4)}
+    connector.extras = {"2.txt": {"author": 5}}
+    report = home.sync(source)
+    assert (report.status, report.failed, len(home.indexed())) == ("ok", 2, 2), report.error
+    assert {row["error_kind"] for row in home.documents("failed").values()} == {"bug"}
+    assert [home.documents("failed")[name]["chunks"] for name in ("1.txt", "2.txt")] == [0, 0]
 
 
 def test_a_listing_that_breaks_off_keeps_what_it_brought_and_retires_nothing(home, source, connector, settings):

@@ -4,8 +4,11 @@ import json
 
 import pytest
 
+from kb_pipeline.automation.run import open_syncer
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.store import Store
+from kb_pipeline_tests.assets.conftest import Home, SilentProgress
+from kb_pipeline_tests.laws.driver import difference, state_of
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
 
@@ -450,3 +453,26 @@ def test_what_leaves_together_with_a_change_of_model_leaves_the_old_table_too(ho
         assert sorted(text for _, text in other.indexed().values()) == ["The anchor weighs.", "The lamp is red."]
         assert sum(index.statistics().rows for index in other.index()) == 2
     store.catalog.engine.dispose()
+
+
+def test_records_that_moved_in_their_file_are_as_in_a_fresh_build(home, folder, settings):
+    path = folder / "r.jsonl"
+    lines = ['{"id": "a", "text": "Buoy a."}', '{"id": "b", "text": "Buoy b.", "published_at": "soon"}', "{bad"]
+    lines += ['{"id": "a", "text": "Again a."}']
+    path.write_text("\n".join(lines))
+    source = home.add(path, connector="records")
+    home.sync(source)
+    path.write_text("\n".join(['{"id": "new", "text": "Buoy new."}'] * 3 + lines))
+    home.sync(source)
+    assert "record b" in home.documents()["b"]["error"]
+    fresh = Store(settings.model_copy(update={"kb_home": settings.kb_home.with_name("fresh")}))
+    fresh.initialise()
+    fresh.catalog.create_knowledge_base("k")
+    with open_syncer(fresh, SilentProgress()) as syncer:
+        other = Home(fresh, syncer)
+        other.sync(other.add(path, connector="records"))
+        assert not difference(state_of(home.store), state_of(fresh))
+        errors = [{name: row["error"] for name, row in at.documents().items() if row["error"]} for at in (home, other)]
+    fresh.catalog.engine.dispose()
+    assert errors[0] == errors[1]
+    assert len(errors[0]) == 5

@@ -8,6 +8,8 @@ import pytest
 from kb_pipeline.connectors.document import DocumentConnector
 from kb_pipeline.errors import Blocked, Gone, TooLarge, UnitFailure, UsageError
 from kb_pipeline.records import Item, Source
+from kb_pipeline.sources import check_options
+from kb_pipeline.stages.intake import clean_item
 
 
 @pytest.fixture
@@ -166,3 +168,75 @@ def test_what_is_no_path_is_not_detected(connector, text):
 def test_a_path_to_nothing_is_refused_with_its_name(connector):
     with pytest.raises(UsageError, match="/nowhere/at/all: no such file or folder"):
         connector.canonical("/nowhere/at/all")
+
+
+NAMES = (
+    b"a\xff.txt",
+    "a\ufffdff.txt".encode(),
+    b"a\xef\xbf.txt",
+    "a\ufffd.txt".encode(),
+    b"a\xff\xff.txt",
+    b"a\xed\xa0\x80.txt",
+)
+
+
+def test_no_two_files_have_one_id_whatever_bytes_their_names_are(connector, folder):
+    for name in NAMES:
+        (folder / os.fsdecode(name)).write_bytes(name)
+    items = listed(connector, folder, include="a?*.txt")
+    assert len({clean_item(item).external_id for item in items}) == len(NAMES)
+    assert {connector.fetch(item).content for item in items} == set(NAMES)
+
+
+def test_a_failure_can_be_stored_whatever_bytes_the_file_s_name_is(settings, folder):
+    path = folder / os.fsdecode(b"sub\xff") / os.fsdecode(b"a\xff.txt")
+    path.parent.mkdir()
+    path.write_text("too large")
+    connector = DocumentConnector(settings.model_copy(update={"max_file_bytes": 3}))
+    item = next(item for item in listed(connector, folder) if "ff.txt" in item.external_id)
+    with pytest.raises(TooLarge) as large:
+        connector.fetch(item)
+    path.unlink()
+    with pytest.raises(Gone) as gone:
+        connector.fetch(item)
+    for failure in (large, gone):
+        assert str(failure.value).encode().startswith("sub\ufffdff/a\ufffdff.txt: ".encode())
+    with pytest.raises(UsageError, match="not UTF-8"):
+        connector.canonical(str(path.parent))
+    with pytest.raises(UsageError, match="no such file"):
+        connector.canonical(str(path))
+
+
+@pytest.mark.parametrize(
+    "glob",
+    [
+        "[",
+        "a[b",
+        "[z-a]*",
+        "[]",
+        "[!]",
+        "(?",
+        "(?i)a.*",
+        "(?:a|b)",
+        r".*\.md",
+        "^a",
+        "*.{md,txt}",
+        "/etc/*",
+        "../*",
+        " ",
+    ],
+)
+def test_a_glob_that_could_match_nothing_fails_the_listing_and_cannot_be_added(connector, folder, glob):
+    for name in ("include", "exclude"):
+        with pytest.raises(UnitFailure, match="The glob"):
+            listed(connector, folder, **{name: glob})
+        with pytest.raises(UsageError, match="the glob"):
+            check_options({name: ["*.md", glob]})
+
+
+@pytest.mark.parametrize("glob", ["report (?).md", "[[]x].md", "[!a-c]*.md", "a{b}.md", "[a-]*.md", "x].md", "./a.md"])
+def test_odd_globs_that_match_something_are_taken(connector, folder, glob):
+    check_options({"include": [glob]})
+    for name in ("report (1).md", "[x].md", "a{b}.md", "x].md"):
+        (folder / name).write_text(name)
+    assert listed(connector, folder, include=glob)

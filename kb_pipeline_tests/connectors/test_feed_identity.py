@@ -32,6 +32,13 @@ def test_a_guid_names_the_entry_whatever_else_changes() -> None:
     assert first == again == ["g1"]
 
 
+def test_an_endless_guid_or_link_names_an_entry_by_its_hash() -> None:
+    entries = [an_entry("One", "g" * 100_000, "https://a.example/1"), an_entry("Two", "", HOME + "l" * 100_000)]
+    first, memory = ids(entries, fresh())
+    assert all(len(key) < 100 for key in first)
+    assert ids(list(reversed(entries)), memory)[0] == list(reversed(first))
+
+
 def test_a_guid_shared_by_all_names_none() -> None:
     entries = [an_entry(f"Lesson {i}", HOME, f"https://a.example/{i}") for i in range(5)]
     first, memory = ids(entries, fresh())

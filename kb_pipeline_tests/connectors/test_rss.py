@@ -15,6 +15,7 @@ from kb_pipeline.errors import Blocked, Corrupt, Gone, Transient, UnitFailure, U
 from kb_pipeline.records import Item, Listing, Source
 from kb_pipeline.services.http import HttpClient
 from kb_pipeline.settings import Settings
+from kb_pipeline.stages.intake import clean_item
 from kb_pipeline.stages.normalize.entry import normalize_entry
 from kb_pipeline.testing.loopback import Loopback
 
@@ -273,3 +274,21 @@ def test_unfinished_markup_without_end_takes_no_time_without_end(world: World, p
     with contextlib.suppress(UnitFailure):
         world.items()
     assert time.monotonic() - started < 15
+
+
+@pytest.mark.parametrize("more", ["", "<broken>"])  # a strict and a lenient parser behind it
+def test_guids_that_are_stored_alike_are_not_taken_for_one_entry(world: World, more: str) -> None:
+    guids = ("a&#xD800;", "a&#55297;", "a?" + more)
+    entries = [an_item(f"Title {n}", f"https://harbour.example/{n}", guid) for n, guid in enumerate(guids)]
+    world.stub.serve(FEED, a_feed(*entries))
+    items = [clean_item(item) for item in world.items()]
+    assert len({item.external_id for item in items}) == 3
+
+
+@pytest.mark.parametrize("number", ["#0", "#x1", "#xDFFF", "#x110000", "#" + "9" * 30, "#" + "9" * 5_000, "#xFFFE"])
+@pytest.mark.parametrize("form", ["{}", "<![CDATA[<p>{}</p>]]>", "<broken>{}"])
+def test_a_reference_to_no_character_harms_no_feed(world: World, number: str, form: str) -> None:
+    text = form.format(f"before &{number}; after &#x41;")
+    world.stub.serve(FEED, a_feed(an_item("T", "https://harbour.example/1", "1", text)))
+    (item,) = world.items()
+    assert "after" in normalize_entry(world.rss.fetch(item)).text

@@ -3,6 +3,7 @@
 import gzip
 import ipaddress
 import socket
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -221,6 +222,51 @@ def test_compression_is_undone_and_damage_is_named(stub: Loopback) -> None:
         client.get("https://pages.example/bad")
     with pytest.raises(Unsupported):
         client.get("https://pages.example/br")
+
+
+WORDS = b" ".join(b"%d" % number for number in range(40_000))
+COMPRESSED = {
+    "gzip": gzip.compress(WORDS),
+    "x-gzip": gzip.compress(WORDS),
+    "deflate": zlib.compress(WORDS),
+    "Deflate": zlib.compress(WORDS)[2:-4],
+}
+"""The last is without the zlib frame, as some servers send it."""
+
+
+@pytest.mark.parametrize("encoding", COMPRESSED)
+@pytest.mark.parametrize("left", [1, 5, 1_000, 40_000])
+def test_a_compressed_answer_that_ends_too_early_is_never_taken_for_the_whole(
+    stub: Loopback, encoding: str, left: int
+) -> None:
+    whole = COMPRESSED[encoding]
+    stub.serve("https://pages.example/whole", whole, headers={"Content-Encoding": encoding})
+    stub.serve("https://pages.example/cut", whole[:-left], headers={"Content-Encoding": encoding})
+    client, _ = a_client(stub)
+    assert client.get("https://pages.example/whole").content == WORDS
+    with pytest.raises(Transient, match=r"the address https://pages\.example/cut broke off"):
+        client.get("https://pages.example/cut")
+    assert stub.hits("https://pages.example/cut") == 3
+
+
+@pytest.mark.parametrize("drip_s", [0.0, 0.001])
+def test_a_gzip_answer_of_several_members_is_read_to_its_end(stub: Loopback, drip_s: float) -> None:
+    members = gzip.compress(b"one ") + gzip.compress(b"") + gzip.compress(b"two ")
+    for name, body in (("whole", members), ("padded", members + b"\0" * 9), ("cut", members[:-9])):
+        stub.serve(f"https://pages.example/{name}", body, headers={"Content-Encoding": "gzip"}, drip_s=drip_s)
+    client, _ = a_client(stub)
+    assert client.get("https://pages.example/whole").content == b"one two "
+    assert client.get("https://pages.example/padded").content == b"one two "
+    with pytest.raises(Transient, match="broke off"):
+        client.get("https://pages.example/cut")
+
+
+def test_rules_for_robots_that_are_larger_than_the_cap_still_count(stub: Loopback) -> None:
+    rules = b"User-agent: *\nDisallow: /private\n" + b"# %d\n" * 300_000
+    stub.serve("https://pages.example/robots.txt", gzip.compress(rules), headers={"Content-Encoding": "gzip"})
+    client, _ = a_client(stub)
+    with pytest.raises(Blocked, match=r"robots\.txt"):
+        client.get("https://pages.example/private")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from kb_pipeline.records import NormalizedContent, RawItem
 from kb_pipeline.stages.normalize.blocks import Blocks
 from kb_pipeline.stages.normalize.limits import ParseLimits, damaged
 from kb_pipeline.stages.normalize.sniff import Family, family_of
+from kb_pipeline.urls import shown
 
 __all__ = ["ParseLimits", "normalize", "normalize_file"]
 
@@ -47,7 +48,7 @@ def normalize(raw: RawItem, limits: ParseLimits) -> NormalizedContent:
 
     Raises: UnitFailure: Unsupported (nothing to read in it), Corrupt, TooLarge, AuthFailed; the message names the item.
     """
-    name = raw.file_name or raw.url or raw.title or "document"
+    name = raw.file_name or (shown(raw.url) if raw.url else raw.title) or "document"
     if len(raw.content) > limits.max_bytes:
         raise TooLarge(f"{name}: too large, {len(raw.content):,} bytes (at most {limits.max_bytes:,})")
     if raw.kind == "html":
@@ -103,7 +104,7 @@ def _completed(found: NormalizedContent, raw: RawItem, name: str) -> NormalizedC
 
     return replace(
         found,
-        title=found.title or raw.title or raw.file_name or name,
+        title=found.title or raw.title or raw.file_name or raw.url or name,
         url=found.url or raw.url,
         author=raw.author or found.author,
         published_at=raw.published_at or found.published_at,
