@@ -24,7 +24,10 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", validate_default=True)
 
     # Where things are
-    kb_home: Path = Field(Path("kb_home"), description="Folder that holds everything.")
+    kb_home: Path = Field(
+        Path("kb_home"),
+        description="Folder that holds everything; its path has no `?`, backslash or control character.",
+    )
     kb_database_url: SecretStr | None = Field(
         None, description="SQLAlchemy URL of the catalog; default SQLite in KB_HOME."
     )
@@ -94,12 +97,17 @@ class Settings(BaseModel):
     @field_validator("kb_home")
     @classmethod
     def _absolute(cls, value: Path) -> Path:
-        return value.expanduser().absolute()
+        return _usable(value)
+
+    @field_validator("kb_storage")
+    @classmethod
+    def _usable_storage(cls, value: str | None) -> str | None:
+        return str(_usable(Path(value))) if value else None
 
     @property
     def storage_root(self) -> Path:
         """Root of blobs, Parquet and LanceDB."""
-        return Path(self.kb_storage).expanduser().absolute() if self.kb_storage else self.kb_home
+        return Path(self.kb_storage) if self.kb_storage else self.kb_home
 
     @property
     def split_sizes(self) -> tuple[int, int]:
@@ -108,6 +116,24 @@ class Settings(BaseModel):
             overlap = self.chunk_overlap if "chunk_overlap" in self.model_fields_set else 80
             return 800, overlap
         return self.chunk_size, min(self.chunk_overlap, self.chunk_size // 2)
+
+
+def _usable(folder: Path) -> Path:
+    """The folder, absolute. Raises: ValueError: its path has a character that a library underneath takes for its own.
+
+    DuckDB takes a backslash for a separator whatever is done about it; Dagster's SQLite addresses end at a question
+    mark; a control character cannot be shown in the sentences that name the path.
+    """
+    try:
+        path = folder.expanduser().absolute()
+    except RuntimeError:
+        raise ValueError(f"{str(folder)!r} begins with the home of a user who is not known here") from None
+    if any(char in "\\?" or not char.isprintable() for char in str(path)):
+        raise ValueError(
+            f"{str(path)!r} has a question mark, a backslash or a character that cannot be printed in it; "
+            "use a folder without"
+        )
+    return path
 
 
 def child_environment() -> dict[str, str]:

@@ -26,7 +26,8 @@ def read_settings() -> "Settings":
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0]).upper() if first["loc"] else "?"
-        raise UsageError(f"Setting {name} is wrong: {first['msg']}. See docs/settings.md.") from None
+        reason = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"Setting {name} is wrong: {reason}. See docs/settings.md.") from None
 
 
 def open_store() -> "Store":
