@@ -110,6 +110,11 @@ class Settings(BaseModel):
         return Path(self.kb_storage) if self.kb_storage else self.kb_home
 
     @property
+    def demo_files(self) -> Path:
+        """Where `kb demo` writes what it reads: the one folder of the home that may be a source."""
+        return self.kb_home / "demo-files"
+
+    @property
     def split_sizes(self) -> tuple[int, int]:
         """(size, overlap) in CHUNK_UNIT; 800/80 where tokens are asked for and no size is set."""
         if self.chunk_unit == "tokens" and "chunk_size" not in self.model_fields_set:
