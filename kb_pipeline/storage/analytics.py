@@ -56,9 +56,11 @@ class Analytics:
 
         try:
             result = self._connection.execute(statement)
+            if result is None:
+                raise UsageError("There is no statement to run: only blanks, comments or semicolons.")
             description = result.description or []
             return [str(column[0]) for column in description], result.fetchall() if description else []
-        except duckdb.Error as error:
+        except (duckdb.Error, OverflowError) as error:  # OverflowError: a value that Python has no type for
             raise UsageError(f"SQL failed: {error}") from None
 
     def export(self, base: KnowledgeBase, folder: Path) -> dict[str, int]:
