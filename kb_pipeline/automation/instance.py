@@ -2,12 +2,18 @@
 
 import os
 import socket
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
+import sqlalchemy as sa
 
+from kb_pipeline.errors import SystemicError
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.layout import Layout
+from kb_pipeline.storage.sqlite_errors import sentence
 
 PROCESS_TAG = "kb/process"
 _UNFINISHED = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
@@ -38,11 +44,26 @@ def write_config(settings: Settings) -> Path:
     return folder
 
 
-def open_instance(settings: Settings) -> dg.DagsterInstance:
-    """The home's instance; runs that a dead process of this machine left behind are closed first."""
-    instance = dg.DagsterInstance.from_config(str(write_config(settings)))
-    close_dead_runs(instance)
-    return instance
+@contextmanager
+def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
+    """The home's instance; runs that a dead process of this machine left behind are closed first.
+
+    Raises: SystemicError: its databases cannot be used, now or while a run writes to them.
+    """
+    folder = write_config(settings)
+    with named_failures(folder), dg.DagsterInstance.from_config(str(folder)) as instance:
+        close_dead_runs(instance)
+        yield instance
+
+
+@contextmanager
+def named_failures(folder: Path) -> Iterator[None]:
+    """What Dagster lets through of its databases, as a sentence. Those of the catalog are named where they arise."""
+    try:
+        yield
+    except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
+        cause = error.orig if isinstance(error, sa.exc.DBAPIError) and error.orig else error
+        raise SystemicError(sentence(f"Dagster's own record of runs in {folder}", cause)) from error
 
 
 def process_tag() -> str:

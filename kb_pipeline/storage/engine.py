@@ -1,5 +1,6 @@
 """Opens the catalog's database: SQLite in WAL by default, Postgres by URL; brings its schema up to date."""
 
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -9,6 +10,7 @@ from kb_pipeline.errors import SystemicError
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.catalog_rules import BUSY_TIMEOUT_MS, HEAD
 from kb_pipeline.storage.layout import Layout
+from kb_pipeline.storage.sqlite_errors import is_lasting, sentence
 
 
 def open_engine(settings: Settings) -> sa.Engine:
@@ -30,6 +32,7 @@ def open_engine(settings: Settings) -> sa.Engine:
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _sqlite_pragmas)
         event.listen(engine, "begin", _begin_immediate)
+        event.listen(engine, "handle_error", partial(_name_lasting, f"The catalog at {engine.url.database}"))
     try:
         _bring_up_to_date(engine, layout)
     except sa.exc.DatabaseError as error:
@@ -96,6 +99,13 @@ def _sqlite_pragmas(connection: object, _record: object) -> None:
     cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
+
+
+def _name_lasting(what: str, context: sa.engine.ExceptionContext) -> None:
+    """Raises: SystemicError: the file or the disk is at fault, not the statement."""
+    error = context.original_exception
+    if is_lasting(error):
+        raise SystemicError(sentence(what, error)) from error
 
 
 def _begin_immediate(connection: sa.Connection) -> None:
