@@ -31,7 +31,10 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", validate_default=True)
 
     # Where things are
-    kb_home: Path = Field(Path("kb_home"), description="Folder that holds everything.")
+    kb_home: Path = Field(
+        Path("kb_home"),
+        description="Folder that holds everything; its path has no `?`, backslash or control character.",
+    )
     kb_database_url: SecretStr | None = Field(
         None,
         description="Database of the catalog and of Dagster's runs, postgresql://user:password@host/name; "
@@ -103,7 +106,12 @@ class Settings(BaseModel):
     @field_validator("kb_home")
     @classmethod
     def _absolute(cls, value: Path) -> Path:
-        return value.expanduser().absolute()
+        return _usable(value)
+
+    @field_validator("kb_storage")
+    @classmethod
+    def _usable_storage(cls, value: str | None) -> str | None:
+        return str(_usable(Path(value))) if value else None
 
     @field_validator("http_allow")
     @classmethod
@@ -123,7 +131,12 @@ class Settings(BaseModel):
     @property
     def storage_root(self) -> Path:
         """Root of blobs, Parquet and LanceDB."""
-        return Path(self.kb_storage).expanduser().absolute() if self.kb_storage else self.kb_home
+        return Path(self.kb_storage) if self.kb_storage else self.kb_home
+
+    @property
+    def demo_files(self) -> Path:
+        """Where `kb demo` writes what it reads: the one folder of the home that may be a source."""
+        return self.kb_home / "demo-files"
 
     @property
     def split_sizes(self) -> tuple[int, int]:
@@ -144,6 +157,24 @@ def _is_host_or_network(entry: str) -> bool:
     if host.startswith("[") and host.endswith("]"):
         return is_port and _is_host_or_network(host)
     return is_port and bool(_HOST.fullmatch(host))
+
+
+def _usable(folder: Path) -> Path:
+    """The folder, absolute. Raises: ValueError: its path has a character that a library underneath takes for its own.
+
+    DuckDB takes a backslash for a separator whatever is done about it; Dagster's SQLite addresses end at a question
+    mark; a control character cannot be shown in the sentences that name the path.
+    """
+    try:
+        path = folder.expanduser().absolute()
+    except RuntimeError:
+        raise ValueError(f"{str(folder)!r} begins with the home of a user who is not known here") from None
+    if any(char in "\\?" or not char.isprintable() for char in str(path)):
+        raise ValueError(
+            f"{str(path)!r} has a question mark, a backslash or a character that cannot be printed in it; "
+            "use a folder without"
+        )
+    return path
 
 
 def child_environment() -> dict[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[1]
 DOCS = {"id", "title", "text"}
 
 
@@ -17,13 +18,14 @@ def kb(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli")
     env = {
         "PATH": os.environ["PATH"], "HOME": str(folder), "KB_HOME": str(folder / "home"), "COLUMNS": "80",
-        "EMBEDDING_MODEL": "fake:cli:64", "PYTHONPATH": str(Path(__file__).parents[1]),
+        "EMBEDDING_MODEL": "fake:cli:64", "PYTHONPATH": str(ROOT),
     }  # fmt: skip
 
     def run(*words, stdin="", **more):
         done = subprocess.run(
             [sys.executable, "-m", "kb_pipeline.cli", *words],
             cwd=folder, env={**env, **more}, input=stdin, capture_output=True, text=True, timeout=100, check=False,
+            errors="surrogateescape",
         )  # fmt: skip
         return done.returncode, done.stdout, done.stderr
 
@@ -149,6 +151,12 @@ def test_doctor_finds_rows_that_somebody_removed(kb, sci, tmp_path):
         (["create", "mine", "--scope", "user"], 2, "--owner"),
         (["sync", "sci/nothing"], 1, "nothing"),
         (["sql", "SELEC 1"], 2, "SQL"),
+        (["sql", ""], 2, "no statement"),
+        (["sql", " "], 2, "no statement"),
+        (["sql", ";;"], 2, "no statement"),
+        (["sql", "/* only a comment */", "--json"], 2, "no statement"),
+        (["sql", "SELECT INTERVAL 100000000 YEAR"], 2, "SQL"),
+        (["sql", "SELECT 1", "--limit", "-1"], 2, "limit"),
         (["frobnicate"], 2, "frobnicate"),
         (["docs", "sci", "--status", "nonsense"], 2, "'archived'"),
         (["eval", "sci", "--queries", "sci.jsonl", "--qrels", "sci.jsonl"], 2, "line"),
@@ -294,6 +302,9 @@ def test_statements_are_read_from_stdin(kb, sci):
     assert code == 0
     assert "3" in out
     assert "SQL failed" in err
+    code, out, err = kb("sql", stdin=";\nSELECT '\udcff'\nSELECT 'well' AS said\n")
+    assert (code, err.count("SQL failed"), err.count("no statement")) == (0, 1, 1)
+    assert "well" in out
 
 
 def test_help_lists_every_command_without_loading_anything_heavy(kb):

@@ -1,10 +1,12 @@
 """What commands print: tables that fit, intervals, passages, and bars that end."""
 
+import json
+
 import pytest
 
 from kb_pipeline.cli.demo import _SUFFIX
 from kb_pipeline.cli.manage import _interval
-from kb_pipeline.cli.output import print_folded, print_table, reason_line
+from kb_pipeline.cli.output import print_folded, print_json, print_table, reason_line
 from kb_pipeline.cli.search import print_result
 from kb_pipeline.cli.sync import BarProgress
 from kb_pipeline.query.result import Hit, SearchResult
@@ -82,3 +84,22 @@ def test_bars_of_finished_stages_stand_still_and_are_full():
         progress.begin("raw_items", "kb--t", None)
     assert all(task.stop_time is not None for task in progress._bars.tasks)
     assert [task.visible for task in progress._bars.tasks] == [True, True, False]
+
+
+def test_every_type_of_sql_is_json(capsys):
+    columns = (
+        "'a'::BLOB, DATE '2020-01-01', TIME '10:00:00', TIMESTAMPTZ '2020-01-01 00:00:00+00', INTERVAL 1 DAY, "
+        "'00000000-0000-0000-0000-000000000001'::UUID, 1.5::DECIMAL(5, 2), 'nan'::DOUBLE, '-inf'::FLOAT, "
+        "(2::HUGEINT ** 70)::HUGEINT, '101'::BIT, [1, NULL], [1, 2]::INT[2], {'a': ['b'::BLOB]}, MAP {1: 2}, "
+        "MAP {'a'::BLOB: 2}, MAP {[1]: 2}, MAP {DATE '2020-01-01': 2}, true, NULL"
+    )
+    duckdb = pytest.importorskip("duckdb")
+    print_json({"row": duckdb.connect().execute(f"SELECT {columns}").fetchone()})
+    text = capsys.readouterr().out
+    row = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))["row"]
+    assert row[:3] == ["61", "2020-01-01", "10:00:00"]
+    assert row[4:9] == ["1 day, 0:00:00", "00000000-0000-0000-0000-000000000001", 1.5, "nan", "-inf"]
+    assert row[11:] == [
+        [1, None], [1, 2], {"a": ["62"]}, {"1": 2}, {"61": 2}, {"key": [[1]], "value": [2]}, {"2020-01-01": 2}, True,
+        None,
+    ]  # fmt: skip

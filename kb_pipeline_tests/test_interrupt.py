@@ -8,12 +8,20 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from pathlib import Path
 
 COUNT = 1_200
+ROOT = Path(__file__).parents[1]
 
 
 def start(folder, *words):
-    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "EMBEDDING_MODEL": "fake:cli:64", "BATCH_DOCUMENTS": "64"}
+    env = {
+        "PYTHONPATH": str(ROOT),
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "EMBEDDING_MODEL": "fake:cli:64",
+        "BATCH_DOCUMENTS": "64",
+    }
     return subprocess.Popen(
         ["env", "--default-signal=INT", sys.executable, "-m", "kb_pipeline.cli", *words],
         cwd=folder, env=env | {"KB_HOME": str(folder / "home")}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

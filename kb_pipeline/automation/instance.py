@@ -2,13 +2,18 @@
 
 import os
 import socket
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
+import sqlalchemy as sa
 
 from kb_pipeline.errors import SystemicError
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.layout import Layout
+from kb_pipeline.storage.sqlite_errors import sentence
 
 PROCESS_TAG = "kb/process"
 _UNFINISHED = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
@@ -53,17 +58,29 @@ def write_config(settings: Settings) -> Path:
     return folder
 
 
-def open_instance(settings: Settings) -> dg.DagsterInstance:
+@contextmanager
+def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """The home's instance; runs that a dead process of this machine left behind are closed first.
 
-    Raises: SystemicError: the home's runs are in Postgres, and this process does not know where that is.
+    Raises: SystemicError: its databases cannot be used, now or while a run writes to them; or the home's runs are in
+        Postgres, and this process does not know where that is.
     """
     folder = write_config(settings)
     if settings.kb_database_url is None and _POSTGRES in (folder / "dagster.yaml").read_text():
         raise SystemicError(f"{folder}/dagster.yaml keeps runs in Postgres: set KB_DATABASE_URL to its address.")
-    instance = dg.DagsterInstance.from_config(str(folder))
-    close_dead_runs(instance)
-    return instance
+    with named_failures(folder), dg.DagsterInstance.from_config(str(folder)) as instance:
+        close_dead_runs(instance)
+        yield instance
+
+
+@contextmanager
+def named_failures(folder: Path) -> Iterator[None]:
+    """What Dagster lets through of its databases, as a sentence. Those of the catalog are named where they arise."""
+    try:
+        yield
+    except (sa.exc.SQLAlchemyError, sqlite3.Error) as error:
+        cause = error.orig if isinstance(error, sa.exc.DBAPIError) and error.orig else error
+        raise SystemicError(sentence(f"Dagster's own record of runs in {folder}", cause)) from error
 
 
 def process_tag() -> str:

@@ -67,3 +67,13 @@ def main() -> None:
             f"Error: {error.strerror or error}{where}. Free the disk or mend access, then run it again.", err=True
         )
         sys.exit(1)
+    except _loaded("sqlite3.Error", "sqlalchemy.exc.SQLAlchemyError") as error:
+        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+        click.echo(f"Error: A database cannot be used: {reason}. `kb doctor` says which; then run it again.", err=True)
+        sys.exit(1)
+
+
+def _loaded(*names: str) -> tuple[type[Exception], ...]:
+    """Those of the exceptions whose module is loaded: no other can have been raised, and their import takes long."""
+    parts = [name.rpartition(".") for name in names]
+    return tuple(getattr(sys.modules[module], name) for module, _, name in parts if module in sys.modules)

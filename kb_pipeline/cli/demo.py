@@ -60,7 +60,7 @@ def demo_command(source: str | None) -> None:
     with _served(site) as address:
         os.environ["HTTP_ROUTE"] = f"{SITE}={address}"
         store = open_store()
-        files = store.layout.home / "demo-files"
+        files = store.settings.demo_files
         write_documentation(files)
         pages = {f"https://{SITE}/feed.xml": "example feed", f"https://{SITE}/handbook.html": "example page"}
         named = {address: f"{name} (served only while kb demo runs)" for address, name in pages.items()}

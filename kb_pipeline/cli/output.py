@@ -1,11 +1,13 @@
 """How commands print: tables that fit the terminal for people, one JSON document for programs."""
 
 import json
+import math
 import re
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any
 
 import click
@@ -23,14 +25,22 @@ _SENTENCE_END = re.compile(r"[.!?] |[。！？]")
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout."""
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2, default=_plain))
+    """One JSON document on stdout; what JSON has no type for is text: times in ISO 8601, bytes in hex."""
+    click.echo(json.dumps(_plain(value), ensure_ascii=False, indent=2, allow_nan=False))
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, datetime):
+    if isinstance(value, Mapping):
+        return {key if isinstance(key, str) else str(_plain(key)): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(each) for each in value]
+    if isinstance(value, float | Decimal):
+        return float(value) if math.isfinite(value) else str(value)
+    if isinstance(value, date | time):
         return value.isoformat()
-    raise TypeError(f"{type(value).__name__} is not JSON")
+    if isinstance(value, bytes):
+        return value.hex()
+    return value if value is None or isinstance(value, str | int) else str(value)
 
 
 def print_table(

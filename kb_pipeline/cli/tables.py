@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ _TABLE_COLUMNS = 8
 @click.command("sql")
 @click.argument("statement", required=False)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@click.option("--limit", default=200, show_default=True, help="Rows shown; 0 for all.")
+@click.option("--limit", default=200, show_default=True, type=click.IntRange(min=0), help="Rows shown; 0 for all.")
 def sql_command(statement: str | None, as_json: bool, limit: int) -> None:
     """Run SQL (DuckDB) over every dataset; without STATEMENT, read statements from a prompt or stdin."""
     from kb_pipeline.storage.analytics import Analytics
@@ -30,7 +31,7 @@ def sql_command(statement: str | None, as_json: bool, limit: int) -> None:
     for source in store.catalog.sources():
         store.release_orphans(source)
     analytics = Analytics(store)
-    if statement:
+    if statement is not None:
         columns, rows = analytics.query(statement)
         shown = rows[:limit] if limit and not as_json else rows
         records = [dict(zip(columns, row, strict=True)) for row in shown]
@@ -41,6 +42,8 @@ def sql_command(statement: str | None, as_json: bool, limit: int) -> None:
             if len(rows) > len(shown):
                 click.echo(f"{len(rows) - len(shown)} more rows; --limit 0 shows all.")
         return
+    if isinstance(sys.stdin, TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")  # DuckDB says what is wrong with such a line
     click.echo(f"Tables: {', '.join(analytics.tables)}. End with Ctrl-D.", err=True)
     while True:
         if sys.stdin.isatty():

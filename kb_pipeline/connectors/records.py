@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from kb_pipeline.charset import storable
-from kb_pipeline.connectors.document import canonical_path, failure_of
-from kb_pipeline.errors import Corrupt, Gone, UsageError
+from kb_pipeline.connectors.document import canonical_path, failure_of, in_home
+from kb_pipeline.connectors.own import OwnFolders
+from kb_pipeline.errors import Blocked, Corrupt, Gone, UsageError
 from kb_pipeline.ids import MAX_EXTERNAL_ID_CHARS
 from kb_pipeline.records import Item, Json, Listing, RawItem, Source
 from kb_pipeline.settings import Settings
@@ -30,14 +31,15 @@ class RecordsConnector:
 
     def __init__(self, settings: Settings) -> None:
         self._most_line_bytes = settings.max_file_bytes
+        self._own = OwnFolders(settings)
 
     def detect(self, source_input: str) -> bool:
         """True for a path that ends in .jsonl."""
         return "://" not in source_input and source_input.lower().endswith(".jsonl")
 
     def canonical(self, source_input: str) -> str:
-        """Absolute path. Raises: UsageError: no such file."""
-        path = canonical_path(source_input)
+        """Absolute path. Raises: UsageError: no such file, or it lies in the home."""
+        path = canonical_path(source_input, self._own)
         if not Path(path).is_file():
             raise UsageError(f"{source_input}: records come from a .jsonl file, and this is a folder")
         return path
@@ -47,6 +49,8 @@ class RecordsConnector:
 
         Raises: UnitFailure: the file is missing or cannot be read.
         """
+        if self._own.hold(Path(source.input)):
+            raise Blocked(in_home(source.input))
         try:
             Path(source.input).open("rb").close()
         except OSError as error:

@@ -1,6 +1,7 @@
 """DuckDB over what is stored: a view per dataset and catalog table. In memory; writes nothing but exports."""
 
 import json
+import re
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     import duckdb
 
 _MEMORY_LIMIT = "2GB"
+_GLOB_SIGNS = re.compile(r"[*?\[]")
+"""What in the home's own path would make the pattern match other homes."""
 
 
 class Analytics:
@@ -34,7 +37,8 @@ class Analytics:
 
         connection = duckdb.connect(config={"memory_limit": _MEMORY_LIMIT})
         for table in PARQUET_TABLES:
-            pattern = str(self._store.layout.parquet / table.name / "**" / "*.parquet").replace("'", "''")
+            folder = _GLOB_SIGNS.sub(r"[\g<0>]", str(self._store.layout.parquet / table.name))
+            pattern = f"{folder}/**/*.parquet".replace("'", "''")
             # Names come from schemas.py and the path is quoted: a view cannot take parameters.
             files = f"read_parquet('{pattern}', hive_partitioning=false, union_by_name=true)"
             connection.execute(f"CREATE VIEW {table.name} AS SELECT * FROM {files}")  # noqa: S608
@@ -52,9 +56,11 @@ class Analytics:
 
         try:
             result = self._connection.execute(statement)
+            if result is None:
+                raise UsageError("There is no statement to run: only blanks, comments or semicolons.")
             description = result.description or []
             return [str(column[0]) for column in description], result.fetchall() if description else []
-        except duckdb.Error as error:
+        except (duckdb.Error, OverflowError) as error:  # OverflowError: a value that Python has no type for
             raise UsageError(f"SQL failed: {error}") from None
 
     def export(self, base: KnowledgeBase, folder: Path) -> dict[str, int]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kb_pipeline.errors import SystemicError
 from kb_pipeline.storage.catalog_rules import BUSY_TIMEOUT_MS, HEAD, VISIBLE
+from kb_pipeline.storage.sqlite_errors import sentence
 
 if TYPE_CHECKING:
     from kb_pipeline.settings import Settings
@@ -103,7 +104,7 @@ def _named(file: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise SystemicError(f"The catalog at {file} cannot be used: {error}. Check KB_HOME and the disk.") from error
+        raise SystemicError(sentence(f"The catalog at {file}", error)) from error
 
 
 def _plain(value: object) -> object:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -13,6 +14,7 @@ from kb_pipeline.storage import postgres
 from kb_pipeline.storage.catalog_rules import BUSY_TIMEOUT_MS, HEAD
 from kb_pipeline.storage.layout import Layout
 from kb_pipeline.storage.lease import Taken, lease_of, lock_key
+from kb_pipeline.storage.sqlite_errors import is_lasting, sentence
 
 _MIGRATION_WAIT_S = 600.0
 
@@ -50,6 +52,7 @@ def _engine(settings: Settings, layout: Layout) -> sa.Engine:
             engine = sa.create_engine(url)
             event.listen(engine, "connect", _sqlite_pragmas)
             event.listen(engine, "begin", _begin_immediate)
+            event.listen(engine, "handle_error", partial(_name_lasting, f"The catalog at {url.database}"))
             return engine
     except (sa.exc.ArgumentError, ValueError, ModuleNotFoundError) as error:
         reason = type(error).__name__  # its message may hold the password
@@ -126,6 +129,13 @@ def _sqlite_pragmas(connection: object, _record: object) -> None:
     cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
+
+
+def _name_lasting(what: str, context: sa.engine.ExceptionContext) -> None:
+    """Raises: SystemicError: the file or the disk is at fault, not the statement."""
+    error = context.original_exception
+    if is_lasting(error):
+        raise SystemicError(sentence(what, error)) from error
 
 
 def _begin_immediate(connection: sa.Connection) -> None:

@@ -6,6 +6,7 @@ import tracemalloc
 import pytest
 
 from kb_pipeline.connectors.document import DocumentConnector
+from kb_pipeline.connectors.records import RecordsConnector
 from kb_pipeline.errors import Blocked, Gone, TooLarge, UnitFailure, UsageError
 from kb_pipeline.records import Item, Source
 from kb_pipeline.sources import check_options
@@ -240,3 +241,38 @@ def test_odd_globs_that_match_something_are_taken(connector, folder, glob):
     for name in ("report (1).md", "[x].md", "a{b}.md", "x].md"):
         (folder / name).write_text(name)
     assert listed(connector, folder, include=glob)
+
+
+def test_a_folder_that_holds_the_home_or_the_storage_is_listed_without_them(settings, folder):
+    apart = settings.model_copy(update={"kb_home": folder / "sub/home", "kb_storage": str(folder / "storage")})
+    for path in ("sub/home/catalog.sqlite", "sub/home/demo-files/x.txt", "storage/blobs/00/11", "storages.txt"):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(path)
+    (folder / "link").symlink_to(folder / "storage/blobs")
+    (folder / "link.txt").symlink_to(folder / "sub/home/catalog.sqlite")
+    connector = DocumentConnector(apart)
+    names = [item.external_id for item in listed(connector, folder)]
+    assert names == ["a.md", "b.txt", "storages.txt", "sub/deep/c.pdf"]
+    for path in ("link.txt", "storage/blobs/00/11"):
+        with pytest.raises(Blocked, match="KB_HOME"):
+            connector.fetch(Item(external_id=path, version="1", locator={"root": str(folder), "path": path}))
+
+
+def test_an_input_in_the_home_or_the_storage_is_refused_and_an_older_one_fails_its_listing(settings, tmp_path):
+    apart = settings.model_copy(update={"kb_storage": str(tmp_path / "storage")})
+    connector = DocumentConnector(apart)
+    for root in (apart.kb_home, apart.storage_root):
+        (root / "blobs").mkdir(parents=True)
+        (root / "r.jsonl").write_text("{}")
+        (tmp_path / "link").unlink(missing_ok=True)
+        (tmp_path / "link").symlink_to(root / "blobs")
+        for path in (root, root / "blobs", root / "r.jsonl", tmp_path / "link"):
+            with pytest.raises(UsageError, match="KB_HOME"):
+                connector.canonical(str(path))
+            with pytest.raises(Blocked, match="KB_HOME"):
+                listed(connector, path)
+        with pytest.raises(UsageError, match="KB_HOME"):
+            RecordsConnector(apart).canonical(str(root / "r.jsonl"))
+    apart.demo_files.mkdir()
+    assert connector.canonical(str(apart.demo_files)) == str(apart.demo_files.resolve())
+    assert listed(connector, apart.demo_files) == []

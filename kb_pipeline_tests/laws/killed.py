@@ -30,10 +30,30 @@ def perform(store: Store, sandbox, action: str) -> None:
     elif action == "remove":
         (source,) = store.catalog.sources("k") or store.catalog.sources("k", removed=True)
         remove_source(store, "k", source.source_id, lambda _: False, lambda _: None)
+    elif action == "edits":
+        edit_often(store, sandbox)
+    elif action == "maintain":
+        from kb_pipeline.lifecycle.maintenance import maintain_tenant
+
+        maintain_tenant(store, "account-default")
     elif action == "share":
         set_scope(store, "k", "user", owner="u1")
     else:
         raise ValueError(action)
+
+
+def edit_often(store: Store, sandbox) -> None:
+    """Many syncs of one changed record each, back to where it began: fragments, segments and versions to clear up."""
+    from kb_pipeline_tests.laws.driver import Driver
+
+    (source,) = store.catalog.sources("k")
+    records = Path(source.input)
+    whole = records.read_text()
+    for number in range(24):
+        records.write_text(whole.replace("Buoy 5 rings", f"Buoy 5 rings for the {number}. time"))
+        Driver(store, sandbox).sync(source)
+    records.write_text(whole)
+    Driver(store, sandbox).sync(source)
 
 
 def log_texts(folder: Path) -> None:

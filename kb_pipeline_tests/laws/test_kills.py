@@ -33,6 +33,7 @@ CASES = {
     "unforget": (FIRST, ["sync", "forget"], "unforget"),
     "remove": (FIRST, ["sync"], "remove"),
     "share": (FIRST, ["sync"], "share"),
+    "maintain": (FIRST, ["sync", "edits"], "maintain"),
 }
 """name -> (records at that time, what was done before, what is cut off)."""
 ALONE = {
