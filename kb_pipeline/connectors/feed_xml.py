@@ -8,6 +8,7 @@ import re
 
 from kb_pipeline.charset import charset_of, decode
 from kb_pipeline.errors import Corrupt
+from kb_pipeline.markup import excess_of
 
 MAX_EXPANSION = 500_000
 """Characters that declared entities may add to a feed."""
@@ -44,7 +45,7 @@ def safe_xml(text: str, name: str) -> bytes:
 
     Args:
         name: the feed for messages.
-    Raises: Corrupt: its entities expand without end.
+    Raises: Corrupt: its entities expand without end, or it has more markup than a parser takes in good time.
     """
     subset, text = _without_doctype(_NUMBER.sub(_character, text))
     declared = _declared_entities(subset, name)
@@ -72,6 +73,8 @@ def safe_xml(text: str, name: str) -> bytes:
     for i in range(0, len(pieces), 2):
         piece = re.sub(r"&lt;!\[CDATA\[|\]\]&gt;", "", pieces[i])  # CDATA escaped once too often
         pieces[i] = _REFERENCE.sub(replaced, piece)
+    if excess := excess_of(" ".join(pieces[::2])):
+        raise Corrupt(f"{name} has {excess}; it was refused")
     body = "".join(pieces)
     return b'<?xml version="1.0" encoding="utf-8"?>\n' + body.encode("utf-8", "replace")
 

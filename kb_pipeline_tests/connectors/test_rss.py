@@ -292,3 +292,29 @@ def test_a_reference_to_no_character_harms_no_feed(world: World, number: str, fo
     world.stub.serve(FEED, a_feed(an_item("T", "https://harbour.example/1", "1", text)))
     (item,) = world.items()
     assert "after" in normalize_entry(world.rss.fetch(item)).text
+
+
+MANY = 200_000
+
+
+@pytest.mark.parametrize(
+    ("body", "excess"),
+    [
+        ("<a>" * MANY + "</a>" * MANY, "deep inside each other"),
+        ("<a>" * MANY, "deep inside each other"),
+        (f"<a {' '.join(f'a{n}=1' for n in range(MANY))}/>", "attributes"),
+        ("<a>x</a>" * (MANY + 1), "elements"),
+    ],
+)
+def test_a_feed_with_too_much_markup_is_refused_at_once(world: World, body: str, excess: str) -> None:
+    world.stub.serve(FEED, a_feed(an_item("T", "https://harbour.example/1", "1", body)))
+    started = time.monotonic()
+    with pytest.raises(Corrupt, match=rf"the feed https://harbour\.example/feed\.xml has .*{excess}"):
+        world.listing()
+    assert time.monotonic() - started < 5
+
+
+def test_markup_in_a_text_or_left_open_by_many_entries_is_no_excess(world: World) -> None:
+    texts = ["<p>open <li>open <br> one", "<![CDATA[" + "<div>" * 900 + "two]]>", "&lt;div&gt;" * 900 + "three"]
+    world.stub.serve(FEED, a_feed(*(an_item(f"T{n}", "", f"g{n}", texts[n % 3]) for n in range(900))))
+    assert len(world.items()) == 900

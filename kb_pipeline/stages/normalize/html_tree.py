@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kb_pipeline.charset import charset_of, decode
+from kb_pipeline.markup import with_few_attributes
 
 MAX_DEPTH = 180
 _NESTING = frozenset(
@@ -132,7 +133,7 @@ def _parsed(text: str) -> Any:
 
     text = re.sub(r"\A\s*<\?xml[^>]*\?>", "", re.sub("[\0\ud800-\udfff]", "\ufffd", text))
     parser = lxml.html.HTMLParser(encoding="utf-8", huge_tree=True)
-    source = _shallow(text).encode("utf-8") or b"<html></html>"
+    source = with_few_attributes(_shallow(text)).encode("utf-8") or b"<html></html>"
     try:
         root = lxml.html.document_fromstring(source, parser=parser, ensure_head_body=True)
     except lxml.etree.ParserError:  # nothing but blanks and comments

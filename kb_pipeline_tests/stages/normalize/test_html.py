@@ -173,6 +173,22 @@ def test_nesting_of_any_depth_loses_nothing_and_ends(tag: str) -> None:
     assert time.monotonic() - started < 20
 
 
+@pytest.mark.parametrize("form", ["a{}=1", "a{}", "a{}='>'", 'a{}="x y"', 'a{}=b"c', "a{} = 1"])
+@pytest.mark.parametrize("tag", ["p", "script"])
+def test_a_tag_with_endless_attributes_costs_little_and_loses_no_word(tag: str, form: str) -> None:
+    started = time.monotonic()
+    attributes = " ".join(form.format(n) for n in range(200_000))
+    text = read(f"<body><p>{LONG}</p><{tag} {attributes}>words in it</{tag}><p>{LONG}Words after it.</p></body>").text
+    assert "Words after it." in text
+    assert ("words in it" in text) == (tag != "script")
+    assert time.monotonic() - started < 15
+
+
+def test_a_script_that_looks_like_an_endless_tag_is_left_alone() -> None:
+    script = "<script>if (a<b) { " + "x = 1; " * 5_000 + "}</script>"
+    assert "Words after it." in read(f"<body><p>{LONG}</p>{script}<p>{LONG}Words after it.</p></body>").text
+
+
 def test_a_local_file_keeps_everything_but_what_nobody_sees() -> None:
     found = read(
         f"<head><style>p{{}}</style></head><body>{MENU}<h1>404 not found</h1><script>x()</script><p>Short.</p></body>",
