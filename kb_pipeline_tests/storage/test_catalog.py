@@ -64,7 +64,7 @@ def test_a_catalog_of_a_newer_version_is_refused_in_one_sentence(settings, catal
 def test_a_file_that_is_no_database_is_refused_in_one_sentence(settings):
     settings.kb_home.mkdir(parents=True)
     (settings.kb_home / "catalog.sqlite").write_bytes(b"not a database" * 100)
-    with pytest.raises(SystemicError, match="cannot be (opened|used)"):
+    with pytest.raises(SystemicError, match="cannot be used"):
         Catalog.open(settings)
 
 
