@@ -10,7 +10,7 @@ from kb_pipeline.errors import SystemicError
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.catalog_rules import BUSY_TIMEOUT_MS, HEAD
 from kb_pipeline.storage.layout import Layout
-from kb_pipeline.storage.sqlite_errors import is_lasting, sentence
+from kb_pipeline.storage.sqlite_errors import damaged, is_lasting, sentence
 
 
 def open_engine(settings: Settings) -> sa.Engine:
@@ -35,6 +35,8 @@ def open_engine(settings: Settings) -> sa.Engine:
         event.listen(engine, "handle_error", partial(_name_lasting, f"The catalog at {engine.url.database}"))
     try:
         _bring_up_to_date(engine, layout)
+    except UnicodeDecodeError as error:  # names of tables, of all things
+        raise SystemicError(damaged(engine.url.database, error)) from error
     except sa.exc.DatabaseError as error:
         where = engine.url.render_as_string(hide_password=True)
         raise SystemicError(
@@ -46,6 +48,18 @@ def open_engine(settings: Settings) -> sa.Engine:
 def reading(engine: sa.Engine) -> sa.Connection:
     """A connection for reads: takes no lock, sees each statement's own snapshot."""
     return engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+
+
+def damage(engine: sa.Engine) -> str:
+    """What SQLite itself finds wrong with the file; empty where nothing is, or where it is not ours to check.
+
+    Reads the whole file.
+    """
+    if engine.dialect.name != "sqlite":
+        return ""
+    with reading(engine) as connection:
+        found = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
+    return "" if found == "ok" else " ".join(found.split())
 
 
 def vacuum(engine: sa.Engine) -> None:
