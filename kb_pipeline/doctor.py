@@ -11,9 +11,21 @@ from kb_pipeline.errors import KbError
 from kb_pipeline.schemas import PARQUET_TABLES
 from kb_pipeline.services.embedder import Embedder
 from kb_pipeline.storage.catalog_records import SourceRow
+from kb_pipeline.storage.engine import damage
+from kb_pipeline.storage.lance_table import tenants_with_tables
+from kb_pipeline.storage.parquet import parts_of
 from kb_pipeline.storage.store import Store
 
 LEAST_FREE_BYTES = 1_000_000_000
+_SHOWN = 5
+_CATALOG_ADVICE = (
+    "Stop everything that uses this home and put the catalog of a backup in its place, or mend KB_DATABASE_URL. "
+    "Without a backup: move KB_HOME away, create the bases, add the sources and sync again; all is fetched anew."
+)
+_OWNER_ADVICE = (
+    "If the catalog was lost, restore it from a backup before anything else. If these sources are to go, move "
+    "their folders in parquet/ away; `kb maintain` takes their rows out of the index."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,19 +38,27 @@ class Finding:
     advice: str = ""
 
 
-def examine(store: Store, open_embedder: Callable[[], Embedder]) -> Iterator[Finding]:
+def examine(
+    store: Store, open_embedder: Callable[[], Embedder], check_instance: Callable[[], None]
+) -> Iterator[Finding]:
     """Findings from the ground up; a broken one does not stop the others."""
     yield _home(store)
     yield _embedder(open_embedder)
+    yield _runs(check_instance)
     try:
+        wrong = damage(store.catalog.engine)
         sources = store.catalog.sources()
         bases = {base.kb_id: base for base in store.catalog.knowledge_bases()}
-    except KbError as error:
-        yield Finding(
-            subject="catalog", state="broken", found=str(error), advice="Restore KB_HOME, or mend KB_DATABASE_URL."
-        )
+    except (KbError, UnicodeDecodeError) as error:
+        yield Finding(subject="catalog", state="broken", found=str(error), advice=_CATALOG_ADVICE)
         return
-    yield Finding(subject="catalog", state="ok", found=f"knowledge bases: {len(bases)}, sources: {len(sources)}")
+    found = f"knowledge bases: {len(bases)}, sources: {len(sources)}"
+    yield (
+        Finding(subject="catalog", state="broken", found=f"{found}; damaged: {wrong}", advice=_CATALOG_ADVICE)
+        if wrong
+        else Finding(subject="catalog", state="ok", found=found)
+    )
+    yield from _guarded("rows without an owner", ownerless(store))
     for source in sources:
         yield from _guarded(f"{source.kb_id}/{source.source_id}", _source(store, source, bases[source.kb_id].tenant))
     for tenant in sorted({base.tenant for base in bases.values()}):
@@ -64,6 +84,29 @@ def _home(store: Store) -> Finding:
     if free < LEAST_FREE_BYTES:
         return Finding(subject="storage", state="warning", found=found, advice="Free some disk before the next sync.")
     return Finding(subject="storage", state="ok", found=found)
+
+
+def _runs(check_instance: Callable[[], None]) -> Finding:
+    try:
+        check_instance()
+    except KbError as error:
+        advice = "Where its record is damaged, move that folder away: it is the history of runs; a sync makes it anew."
+        return Finding(subject="runs", state="broken", found=str(error), advice=advice)
+    return Finding(subject="runs", state="ok", found="Dagster's configuration and record of runs can be read")
+
+
+def ownerless(store: Store) -> Iterator[Finding]:
+    """Rows whose source the catalog has never heard of: it was lost, or is not the one of this home."""
+    known = {(s.kb_id, s.source_id) for s in (*store.catalog.sources(), *store.catalog.sources(removed=True))}
+    held = {(kb_id, source) for table in PARQUET_TABLES for kb_id, source in parts_of(store.layout, table)}
+    for tenant in tenants_with_tables(store.layout.root):
+        for index in store.indexes(tenant):
+            held |= set(index.documents())
+    if strangers := sorted(held - known):
+        named = ", ".join(f"{kb_id}/{source}" for kb_id, source in strangers[:_SHOWN])
+        more = f" and {len(strangers) - _SHOWN} more" if len(strangers) > _SHOWN else ""
+        found = f"sources that the catalog does not know have rows: {named}{more}"
+        yield Finding(subject="rows without an owner", state="broken", found=found, advice=_OWNER_ADVICE)
 
 
 def _embedder(open_embedder: Callable[[], Embedder]) -> Finding:

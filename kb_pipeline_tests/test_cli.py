@@ -311,7 +311,7 @@ def test_help_lists_every_command_without_loading_anything_heavy(kb):
     code = """
 import sys
 from click.testing import CliRunner
-from kb_pipeline.cli import kb
+from kb_pipeline.cli.group import kb
 print(CliRunner().invoke(kb, ["--help"]).output)
 heavy = {"dagster", "torch", "lance", "pyarrow", "sqlalchemy", "rich"} & set(sys.modules)
 assert not heavy, heavy

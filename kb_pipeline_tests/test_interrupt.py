@@ -1,4 +1,4 @@
-"""Ctrl-C of `kb sync`: it says one sentence, keeps what was finished, and the next sync goes on from there."""
+"""Ctrl-C and SIGTERM: one sentence at any moment; what was finished is kept, and the next sync goes on from there."""
 
 import json
 import os
@@ -10,8 +10,12 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 COUNT = 1_200
 ROOT = Path(__file__).parents[1]
+
+SENTENCE = "Stopped. What was finished is kept; the same command goes on from there."
 
 
 def start(folder, *words):
@@ -23,7 +27,7 @@ def start(folder, *words):
         "BATCH_DOCUMENTS": "64",
     }
     return subprocess.Popen(
-        ["env", "--default-signal=INT", sys.executable, "-m", "kb_pipeline.cli", *words],
+        ["env", "--default-signal=INT,TERM", sys.executable, "-m", "kb_pipeline.cli", *words],
         cwd=folder, env=env | {"KB_HOME": str(folder / "home")}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True,
     )  # fmt: skip
@@ -53,8 +57,7 @@ def test_an_interrupted_sync_says_so_and_the_next_one_goes_on(tmp_path):
     wait_for_documents(tmp_path, sync)
     sync.send_signal(signal.SIGINT)
     code, out, err = finish(sync)
-    assert (code, out) == (130, "")
-    assert err.strip() == "Stopped. What was finished is kept; the same command goes on from there."
+    assert (code, out, err.strip()) == (130, "", SENTENCE)
     code, out, err = finish(start(tmp_path, "sync", "k", "--json"))
     assert code == 0, err
     (run,) = json.loads(out)["runs"]
@@ -62,3 +65,58 @@ def test_an_interrupted_sync_says_so_and_the_next_one_goes_on(tmp_path):
     assert run["unchanged"] + run["new"] == run["embedded"] == COUNT
     code, out, _ = finish(start(tmp_path, "docs", "k", "--status", "ready", "--json"))
     assert len(json.loads(out)["documents"]) == COUNT
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("words", [["search", "buoy"], ["sync", "--all"], ["sources"]])
+def test_a_signal_ends_any_command_at_any_moment_with_one_sentence(tmp_path, words, number):
+    assert finish(start(tmp_path, "init"))[0] == 0
+    stopped = 0
+    for wait in (0.06, 0.1, 0.15, 0.2, 0.3, 0.5, 0.8):
+        process = start(tmp_path, *words)
+        wait_for_our_code(process, wait)
+        process.send_signal(number)
+        code, _, err = finish(process)
+        assert "Traceback" not in err, (wait, err)
+        if code == 128 + number:
+            assert err.splitlines()[-1] == SENTENCE
+            stopped += 1
+        else:
+            assert code in (0, 1, 2), (wait, code, err)  # it was over before
+    assert stopped
+
+
+def wait_for_our_code(process, wait):
+    """Until the process has taken SIGTERM into its hands, and some time more."""
+    status = Path(f"/proc/{process.pid}/status")
+    deadline = time.monotonic() + 60
+    while process.poll() is None and time.monotonic() < deadline:
+        caught = next(line for line in status.read_text().splitlines() if line.startswith("SigCgt"))
+        if int(caught.split()[1], 16) & 1 << (signal.SIGTERM - 1):
+            break
+        time.sleep(0.005)
+    time.sleep(wait - 0.06)
+
+
+def test_a_signal_that_the_caller_ignores_stays_ignored(tmp_path):
+    code = (
+        "import signal; from kb_pipeline.cli.stops import end_on_signals; end_on_signals(); "
+        "print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)"
+    )
+    shown = subprocess.run(
+        ["env", "--ignore-signal=INT", sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    assert shown.stdout == "True\n"
+
+
+def test_a_sync_that_is_terminated_closes_its_run_and_says_143(tmp_path):
+    rows = [{"id": str(n), "text": f"Buoy {n} rings at depth {n}."} for n in range(COUNT)]
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for words in (["create", "k"], ["add", "k", "r.jsonl"]):
+        assert finish(start(tmp_path, *words))[0] == 0
+    sync = start(tmp_path, "sync", "k")
+    wait_for_documents(tmp_path, sync)
+    sync.send_signal(signal.SIGTERM)
+    code, out, err = finish(sync)
+    assert (code, out, err.strip()) == (143, "", SENTENCE)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import dagster as dg
 import sqlalchemy as sa
+from dagster_shared.check import CheckError
+from yaml import YAMLError
 
 from kb_pipeline.errors import SystemicError
 from kb_pipeline.settings import Settings
@@ -62,15 +64,36 @@ def write_config(settings: Settings) -> Path:
 def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
     """The home's instance; runs that a dead process of this machine left behind are closed first.
 
-    Raises: SystemicError: its databases cannot be used, now or while a run writes to them; or the home's runs are in
-        Postgres, and this process does not know where that is.
+    Raises: SystemicError: its databases cannot be used, now or while a run writes to them; dagster.yaml is
+        wrong; or the home's runs are in Postgres, and this process does not know where that is.
     """
     folder = write_config(settings)
     if settings.kb_database_url is None and _POSTGRES in (folder / "dagster.yaml").read_text():
         raise SystemicError(f"{folder}/dagster.yaml keeps runs in Postgres: set KB_DATABASE_URL to its address.")
-    with named_failures(folder), dg.DagsterInstance.from_config(str(folder)) as instance:
+    with named_failures(folder), _configured(folder) as instance:
         close_dead_runs(instance)
         yield instance
+
+
+def check_instance(settings: Settings) -> None:
+    """Read something of each of its databases. Raises: SystemicError: one of them, or dagster.yaml, cannot be used."""
+    with open_instance(settings) as instance:
+        instance.get_dynamic_partitions("source")
+        instance.event_log_storage.get_event_records(
+            dg.EventRecordsFilter(dg.DagsterEventType.ASSET_MATERIALIZATION), 1
+        )
+        instance.all_instigator_state()
+
+
+def _configured(folder: Path) -> dg.DagsterInstance:
+    try:
+        return dg.DagsterInstance.from_config(str(folder))
+    except (dg.DagsterError, CheckError, YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise SystemicError(
+            f"Dagster's configuration {folder / 'dagster.yaml'} cannot be used: {reason}. "
+            "Mend it, or move it away: the next command writes the default one."
+        ) from error
 
 
 @contextmanager

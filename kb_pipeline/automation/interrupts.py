@@ -11,7 +11,10 @@ _STOPS = {signal.SIGINT, signal.SIGTERM}
 
 @contextmanager
 def noticed() -> Iterator[Callable[[], None]]:
-    """Yields a check that raises KeyboardInterrupt if SIGINT or SIGTERM came since; outside the main thread, never."""
+    """Yields a check that raises KeyboardInterrupt with the number of a SIGINT or SIGTERM that came since.
+
+    Outside the main thread it never does.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: None
         return
@@ -22,6 +25,9 @@ def noticed() -> Iterator[Callable[[], None]]:
         before = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
         try:
             yield lambda: _raise_if_any(ours)
+        except KeyboardInterrupt:  # Dagster's own, which does not say which signal it was
+            _raise_if_any(ours)
+            raise
         finally:
             signal.set_wakeup_fd(before)
 
@@ -31,5 +37,5 @@ def _raise_if_any(received: socket.socket) -> None:
         numbers = received.recv(4_096)
     except BlockingIOError:
         return
-    if _STOPS & set(numbers):
-        raise KeyboardInterrupt
+    if came := _STOPS & set(numbers):
+        raise KeyboardInterrupt(max(came))

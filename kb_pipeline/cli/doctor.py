@@ -1,23 +1,32 @@
 """`kb doctor`."""
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 
 import click
 
-from kb_pipeline.cli.home import open_store
+from kb_pipeline.cli.home import read_settings
 from kb_pipeline.cli.output import print_folded, print_json
+from kb_pipeline.errors import KbError
 
 
 @click.command("doctor")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def doctor_command(as_json: bool) -> None:
     """Check model, storage, indexes, catalog and sources, and say what to do. Exit 1 if something is broken."""
+    from kb_pipeline.automation.instance import check_instance
     from kb_pipeline.doctor import examine
     from kb_pipeline.services.embedders import open_embedder
+    from kb_pipeline.storage.store import Store
 
-    store = open_store()
-    findings = list(examine(store, lambda: open_embedder(store.settings, store.layout.models)))
+    store = Store(read_settings())
+    with suppress(KbError):  # found again, and named, where it is examined
+        store.initialise()
+    settings = store.settings
+    embedder, instance = partial(open_embedder, settings, store.layout.models), partial(check_instance, settings)
+    findings = list(examine(store, embedder, instance))
     is_well = all(finding.state != "broken" for finding in findings)
     if as_json:
         print_json({"ok": is_well, "findings": [asdict(finding) for finding in findings]})

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kb_pipeline.errors import SystemicError
 from kb_pipeline.storage.catalog_rules import BUSY_TIMEOUT_MS, HEAD, VISIBLE
-from kb_pipeline.storage.sqlite_errors import sentence
+from kb_pipeline.storage.sqlite_errors import damaged, sentence
 
 if TYPE_CHECKING:
     from kb_pipeline.settings import Settings
@@ -88,7 +88,7 @@ def _revision(file: Path) -> str | None:
     try:
         with closing(_connect(file)) as connection:
             found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):
         return None  # what is wrong with it is said where it is opened in full
     return None if found is None else str(found[0])
 
@@ -103,6 +103,8 @@ def _connect(file: Path) -> sqlite3.Connection:
 def _named(file: Path) -> Iterator[None]:
     try:
         yield
+    except UnicodeDecodeError as error:
+        raise SystemicError(damaged(file, error)) from error
     except sqlite3.Error as error:
         raise SystemicError(sentence(f"The catalog at {file}", error)) from error
 

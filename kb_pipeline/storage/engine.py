@@ -14,7 +14,7 @@ from kb_pipeline.storage import postgres
 from kb_pipeline.storage.catalog_rules import BUSY_TIMEOUT_MS, HEAD
 from kb_pipeline.storage.layout import Layout
 from kb_pipeline.storage.lease import Taken, lease_of, lock_key
-from kb_pipeline.storage.sqlite_errors import is_lasting, sentence
+from kb_pipeline.storage.sqlite_errors import damaged, is_lasting, sentence
 
 _MIGRATION_WAIT_S = 600.0
 
@@ -28,6 +28,8 @@ def open_engine(settings: Settings) -> sa.Engine:
     engine = _engine(settings, layout)
     try:
         _bring_up_to_date(engine, layout)
+    except UnicodeDecodeError as error:  # names of tables, of all things
+        raise SystemicError(damaged(engine.url.database, error)) from error
     except sa.exc.DatabaseError as error:
         where = engine.url.set(query={}).render_as_string(hide_password=True)
         reason = (str(error.orig).strip() or type(error.orig).__name__).splitlines()[0]
@@ -72,6 +74,18 @@ def deciding(engine: sa.Engine) -> Iterator[sa.Connection]:
         if engine.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(lock_key("catalog"))))
         yield connection
+
+
+def damage(engine: sa.Engine) -> str:
+    """What SQLite itself finds wrong with the file; empty where nothing is, or where it is not ours to check.
+
+    Reads the whole file.
+    """
+    if engine.dialect.name != "sqlite":
+        return ""
+    with reading(engine) as connection:
+        found = str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar())
+    return "" if found == "ok" else " ".join(found.split())
 
 
 def vacuum(engine: sa.Engine, tables: Sequence[sa.Table]) -> None:

@@ -198,6 +198,12 @@ def column_values(layout: Layout, table: Table, column: str) -> set[str]:
     return found
 
 
+def parts_of(layout: Layout, table: Table) -> set[tuple[str, str]]:
+    """(kb_id, source_id) of the sources that have part files."""
+    found = (part.parent for part in (layout.parquet / table.name).glob("kb_id=*/source_id=*/part-*.parquet"))
+    return {(f.parent.name.removeprefix("kb_id="), f.name.removeprefix("source_id=")) for f in found}
+
+
 def write_empty(layout: Layout, table: Table) -> None:
     """A zero-row file of the right schema: SQL over a dataset that has no rows yet must not fail."""
     path = layout.parquet / table.name / "empty.parquet"

@@ -27,6 +27,11 @@ def is_lasting(error: BaseException | None) -> bool:
     return code_of(error) in _ADVICE
 
 
+def damaged(file: object, reason: object) -> str:
+    """That a catalog cannot be read any more."""
+    return f"The catalog at {file} is damaged: {reason}. {_DAMAGED}"
+
+
 def sentence(what: str, error: BaseException) -> str:
     """What cannot be used, why, and what to do."""
     return f"{what} cannot be used: {error}. {_ADVICE.get(code_of(error) or -1, 'Run it again.')}"
