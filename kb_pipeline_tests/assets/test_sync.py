@@ -442,3 +442,24 @@ def test_what_leaves_together_with_a_change_of_model_leaves_the_old_table_too(ho
         assert sorted(text for _, text in other.indexed().values()) == ["The anchor weighs.", "The lamp is red."]
         assert sum(index.statistics().rows for index in other.index()) == 2
     store.catalog.engine.dispose()
+
+
+@pytest.mark.parametrize("table", ["raw_items", "documents", "chunks"])
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_copy_of_a_part_file_is_removed_and_every_document_is_there_once(home, folder, table, is_older):
+    write(folder, rope="Coil a wet rope loosely.", knot="A bowline holds.")
+    source = home.add(folder)
+    home.sync(source)
+    before, rows = home.indexed(), home.rows(source)
+    (part,) = (home.store.layout.root / "parquet" / table).rglob("part-*.parquet")
+    copy = part.read_bytes()
+    if is_older:
+        write(folder, rope="Coil a wet rope loosely, and never in the sun.")
+        home.sync(source)
+        before = home.indexed()
+    part.with_name("part-0copy.parquet").write_bytes(copy)
+    assert home.sync(source).status == "ok"
+    assert home.sync(source).status == "ok"
+    assert home.rows(source) == rows
+    assert home.indexed() == before
+    assert len(home.documents("ready")) == 2
