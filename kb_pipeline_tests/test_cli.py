@@ -147,6 +147,8 @@ def test_doctor_finds_rows_that_somebody_removed(kb, sci, tmp_path):
         (["create", "mine", "--scope", "user"], 2, "--owner"),
         (["sync", "sci/nothing"], 1, "nothing"),
         (["sql", "SELEC 1"], 2, "SQL"),
+        (["export", "sci", "/dev/null"], 2, "/dev/null"),
+        (["export", "sci", "/dev/null/x"], 2, "/dev/null"),
         (["sql", ""], 2, "no statement"),
         (["sql", " "], 2, "no statement"),
         (["sql", ";;"], 2, "no statement"),
@@ -163,6 +165,17 @@ def test_what_cannot_be_done_is_one_clear_sentence_and_an_exit_code(kb, sci, wor
     assert (found, out) == (code, "")
     assert says in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("variable", ["KB_HOME", "KB_STORAGE"])
+@pytest.mark.parametrize("path", ["/dev/null", "/dev/null/home"])
+def test_a_home_that_can_be_no_folder_is_wrong_usage(kb, variable, path):
+    for words in (("init",), ("sources",), ("doctor",)):
+        if (variable, words) == ("KB_STORAGE", ("sources",)):
+            continue  # reads the catalog only
+        code, out, err = kb(*words, **{variable: path})
+        assert (code, out, len(err.splitlines())) == (2, "", 1), err
+        assert path in err
 
 
 def test_a_malformed_setting_is_one_clear_sentence(kb, sci):
