@@ -151,6 +151,8 @@ def test_doctor_finds_rows_that_somebody_removed(kb, sci, tmp_path):
         (["create", "mine", "--scope", "user"], 2, "--owner"),
         (["sync", "sci/nothing"], 1, "nothing"),
         (["sql", "SELEC 1"], 2, "SQL"),
+        (["export", "sci", "/dev/null"], 2, "/dev/null"),
+        (["export", "sci", "/dev/null/x"], 2, "/dev/null"),
         (["sql", ""], 2, "no statement"),
         (["sql", " "], 2, "no statement"),
         (["sql", ";;"], 2, "no statement"),
@@ -185,6 +187,24 @@ def test_a_malformed_setting_is_one_clear_sentence(kb, sci, given):
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert next(iter(given)) in err
     assert "Value error" not in err
+
+
+@pytest.mark.parametrize("variable", ["KB_HOME", "KB_STORAGE"])
+@pytest.mark.parametrize("path", ["/dev/null", "/dev/null/home"])
+def test_a_home_that_can_be_no_folder_is_wrong_usage(kb, variable, path):
+    for words in (("init",), ("sources",), ("doctor",)):
+        if (variable, words) == ("KB_STORAGE", ("sources",)):
+            continue  # reads the catalog only
+        code, out, err = kb(*words, **{variable: path})
+        assert (code, out, len(err.splitlines())) == (2, "", 1), err
+        assert path in err
+
+
+def test_a_malformed_setting_is_one_clear_sentence(kb, sci):
+    code, _, err = kb("search", "x", CHUNK_SIZE="many")
+    assert code == 2
+    assert "CHUNK_SIZE" in err
+    assert "Traceback" not in err
 
 
 def test_a_failed_listing_ends_with_exit_code_one_and_its_reason(kb, sci):

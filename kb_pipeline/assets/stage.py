@@ -107,7 +107,14 @@ class StageRun:
         """`heal` for a Parquet dataset, after damaged files were set aside."""
         for aside in dataset.set_aside_damaged():
             dg.get_dagster_logger().warning(f"{aside} is damaged and was set aside; its documents are made anew.")
-        return self.heal(dataset.count_rows(), dataset.document_ids, dataset.delete, upstream)
+        rows = dataset.count_rows()
+        _, expected = self.store.ledger.totals(self.stage, self.source.kb_id, self.source.source_id)
+        if rows > expected and (copied := dataset.settle_copies()):
+            rows = dataset.count_rows()
+            dg.get_dagster_logger().warning(
+                f"{len(copied)} documents stood in several files; one copy is left of each."
+            )
+        return self.heal(rows, dataset.document_ids, dataset.delete, upstream)
 
     def batches(self, units: Iterable[T], total: int | None) -> Iterator[list[T]]:
         """Units in batches that are committed one by one; tells progress after each."""

@@ -63,6 +63,9 @@ def run() -> None:
     except KbError as error:
         click.echo(f"Error: {printable(str(error))}", err=True)
         sys.exit(1)
+    except (FileExistsError, NotADirectoryError) as error:
+        click.echo(f"Error: {error.filename} is no folder and cannot become one; give another path.", err=True)
+        sys.exit(2)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         click.echo(

@@ -80,6 +80,8 @@ def export_command(kb: str, folder: Path) -> None:
 
     store = open_store()
     base = store.catalog.knowledge_base(kb)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is no folder; give a new one.")
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty; give a new folder.")
     for name, rows in Analytics(store).export(base, folder).items():

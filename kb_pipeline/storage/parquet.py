@@ -3,7 +3,7 @@
 import os
 import shutil
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,6 +105,41 @@ class Dataset:
         if aside:
             self._places = None
         return aside
+
+    def settle_copies(self) -> list[str]:
+        """Leave each document in one part: of equal copies the first, of unequal ones none, so that it is made anew.
+
+        Returns: the documents that stood in several parts.
+        """
+        found: dict[str, list[Path]] = {}
+        for part in self._parts():
+            for document in distinct(pq.ParquetFile(part).read(columns=["document_id"])):
+                found.setdefault(document, []).append(part)
+        copied = {document: parts for document, parts in found.items() if len(parts) > 1}
+        if copied:
+            surplus = self._surplus(copied)
+            self._places = None
+            for part, documents in surplus.items():
+                self._rewrite(part, self.table.schema.empty_table(), documents, dict.fromkeys(documents, part))
+        return list(copied)
+
+    def _surplus(self, copied: Mapping[str, Sequence[Path]]) -> dict[Path, list[str]]:
+        """What has to leave which part."""
+        hashes: dict[str, list[str]] = {}
+        for part in self._parts():
+            here = [document for document, parts in copied.items() if part in parts]
+            rows = pq.ParquetFile(part).read().filter(pc.is_in(pc.field("document_id"), pa.array(here, pa.string())))
+            said: dict[str, list[str]] = {document: [] for document in here}
+            for row in rows.to_pylist():
+                said[row["document_id"]].append(repr(row))
+            for document, texts in said.items():
+                hashes.setdefault(document, []).append("\n".join(sorted(texts)))
+        surplus: dict[Path, list[str]] = {}
+        for document, parts in copied.items():
+            is_same = len(set(hashes[document])) == 1
+            for part in parts[1:] if is_same else parts:
+                surplus.setdefault(part, []).append(document)
+        return surplus
 
     def count_rows(self) -> int:
         """Rows over all parts, from the footers."""

@@ -478,3 +478,24 @@ def test_records_that_moved_in_their_file_are_as_in_a_fresh_build(home, folder, 
     fresh.catalog.engine.dispose()
     assert errors[0] == errors[1]
     assert len(errors[0]) == 5
+
+
+@pytest.mark.parametrize("table", ["raw_items", "documents", "chunks"])
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_copy_of_a_part_file_is_removed_and_every_document_is_there_once(home, folder, table, is_older):
+    write(folder, rope="Coil a wet rope loosely.", knot="A bowline holds.")
+    source = home.add(folder)
+    home.sync(source)
+    before, rows = home.indexed(), home.rows(source)
+    (part,) = (home.store.layout.root / "parquet" / table).rglob("part-*.parquet")
+    copy = part.read_bytes()
+    if is_older:
+        write(folder, rope="Coil a wet rope loosely, and never in the sun.")
+        home.sync(source)
+        before = home.indexed()
+    part.with_name("part-0copy.parquet").write_bytes(copy)
+    assert home.sync(source).status == "ok"
+    assert home.sync(source).status == "ok"
+    assert home.rows(source) == rows
+    assert home.indexed() == before
+    assert len(home.documents("ready")) == 2
