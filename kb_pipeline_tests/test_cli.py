@@ -200,13 +200,6 @@ def test_a_home_that_can_be_no_folder_is_wrong_usage(kb, variable, path):
         assert path in err
 
 
-def test_a_malformed_setting_is_one_clear_sentence(kb, sci):
-    code, _, err = kb("search", "x", CHUNK_SIZE="many")
-    assert code == 2
-    assert "CHUNK_SIZE" in err
-    assert "Traceback" not in err
-
-
 def test_a_failed_listing_ends_with_exit_code_one_and_its_reason(kb, sci):
     gone = kb.folder / "gone"
     gone.mkdir()
