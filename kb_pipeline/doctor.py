@@ -12,6 +12,7 @@ from kb_pipeline.schemas import PARQUET_TABLES
 from kb_pipeline.services.embedder import Embedder
 from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.engine import damage
+from kb_pipeline.storage.lance_damage import damage_of
 from kb_pipeline.storage.lance_table import tenants_with_tables
 from kb_pipeline.storage.parquet import parts_of
 from kb_pipeline.storage.store import Store
@@ -101,7 +102,7 @@ def ownerless(store: Store) -> Iterator[Finding]:
     held = {(kb_id, source) for table in PARQUET_TABLES for kb_id, source in parts_of(store.layout, table)}
     for tenant in tenants_with_tables(store.layout.root):
         for index in store.indexes(tenant):
-            held |= set(index.documents())
+            held |= set() if damage_of(index.path) else set(index.documents())
     if strangers := sorted(held - known):
         named = ", ".join(f"{kb_id}/{source}" for kb_id, source in strangers[:_SHOWN])
         more = f" and {len(strangers) - _SHOWN} more" if len(strangers) > _SHOWN else ""
@@ -154,14 +155,21 @@ def _stored(store: Store, source: SourceRow, tenant: str) -> Iterator[tuple[str,
     for table in PARQUET_TABLES:
         inspection = store.dataset(table, source).inspect()
         yield table.name, inspection.rows, inspection.rows == inspection.keys and not inspection.foreign_parts
-    indexed = sum(index.count_rows(source.kb_id, source.source_id) for index in store.indexes(tenant))
+    readable = [index for index in store.indexes(tenant) if not damage_of(index.path)]
+    indexed = sum(index.count_rows(source.kb_id, source.source_id) for index in readable)
     yield "chunk_index", indexed, True
 
 
 def _indexes(store: Store, tenant: str) -> Iterator[Finding]:
     for index in store.indexes(tenant):
-        found = index.statistics()
         name = f"index {tenant}/{index.space_id}"
+        if wrong := damage_of(index.path, whole=True):
+            advice = "`kb sync --all` sets it aside and makes its passages anew."
+            if not damage_of(index.path):  # only a reading of everything shows it: no sync does that
+                advice = f"Rename the folder {index.path}, then `kb sync --all` makes its passages anew."
+            yield Finding(subject=name, state="broken", found=f"its files are damaged: {wrong}", advice=advice)
+            continue
+        found = index.statistics()
         size = f"{found.rows} rows, {found.fragments} fragments, {found.versions} versions"
         text = f"{size}, {found.unindexed_rows} not indexed"
         if found.duplicate_keys:

@@ -58,6 +58,12 @@ def index_source(run: StageRun, embedder: Embedder) -> None:
         for each in (index, *others):
             each.delete_documents(kb_id, documents)
 
+    for each in (index, *others):
+        if aside := each.set_aside_if_damaged():
+            dg.get_dagster_logger().warning(
+                f"The search index {each.path} was damaged and set aside as {aside.name}; each source's sync makes its "
+                "passages anew."
+            )
     source_id = run.source.source_id
     there = index.count_rows(kb_id, source_id)
     run.heal(there, lambda: index.document_ids(kb_id, source_id), delete, "chunks")

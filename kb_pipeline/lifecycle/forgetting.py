@@ -11,6 +11,7 @@ from kb_pipeline.schemas import CHUNKS, DOCUMENTS, PARQUET_TABLES, RAW_ITEMS
 from kb_pipeline.storage.catalog_records import KnowledgeBase, SourceRow
 from kb_pipeline.storage.engine import vacuum
 from kb_pipeline.storage.events import Events
+from kb_pipeline.storage.leftovers import remove_damaged_tables
 from kb_pipeline.storage.model_calls import forget_inputs
 from kb_pipeline.storage.store import Store
 from kb_pipeline.storage.tables import TEXTS
@@ -68,6 +69,7 @@ def forget(store: Store, kb_id: str, name: str, by: str) -> Receipt:
         digests, texts, rows = _remove_rows(store, mine, document_id)
         for index in store.indexes(base.tenant):
             rows[index.path.name] = index.purge(base.kb_id, [document_id])
+        remove_damaged_tables(store.layout, now=float("inf"))
         shared = _others_with(store, digests)
         files = store.remove_unused_blobs()
         events = Events(store.catalog.engine).forget(base.kb_id, document_id, [row["title"], *texts])

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from kb_pipeline.errors import SystemicError
 from kb_pipeline.records import Space
 from kb_pipeline.schemas import chunk_index
+from kb_pipeline.storage.lance_damage import damage_of, set_aside
 from kb_pipeline.storage.lance_engine import engine
 from kb_pipeline.storage.lance_overhaul import rewrite, steps
 from kb_pipeline.storage.lance_segments import is_unwritten
@@ -111,6 +112,13 @@ class ChunkIndex:
     def delete_source(self, kb_id: str, source_id: str) -> int:
         """Remove a source's rows; returns how many."""
         return self._delete(_source(kb_id, source_id))
+
+    def set_aside_if_damaged(self) -> Path | None:
+        """Rename the table if its files cannot be read, so that syncs make its rows anew; where it is now, or None."""
+        if not damage_of(self.path):
+            return None
+        with self._writing():
+            return set_aside(self.path) if damage_of(self.path) else None  # another may have done it meanwhile
 
     def copy_source(self, kb_id: str, source_id: str, tenant: str) -> int:
         """Put a source's rows, vectors and all, into another tenant's table of this space; returns how many."""

@@ -1,5 +1,6 @@
 """Files that nobody will come back for: temporary ones of writers that died, damaged ones that were set aside."""
 
+import shutil
 import time
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from kb_pipeline.schemas import PARQUET_TABLES
 from kb_pipeline.storage.catalog_records import SourceRow
+from kb_pipeline.storage.lance_damage import DAMAGED
 from kb_pipeline.storage.layout import Layout
 
 DEAD_AFTER = timedelta(days=1)
@@ -29,8 +31,17 @@ def remove_of_sources(layout: Layout, sources: Iterable[SourceRow], now: float |
 
 
 def remove_of_home(layout: Layout, now: float | None = None) -> int:
-    """Remove what is left over beside the blobs and the empty files; returns how many."""
-    return _remove(_temporary(layout), DEAD_AFTER, now)
+    """Remove what is left over beside the blobs, the empty files and the search tables; returns how many."""
+    return _remove(_temporary(layout), DEAD_AFTER, now) + remove_damaged_tables(layout, now)
+
+
+def remove_damaged_tables(layout: Layout, now: float | None = None) -> int:
+    """Remove search tables that were set aside; returns how many."""
+    limit = (time.time() if now is None else now) - KEEP_DAMAGED.total_seconds()
+    old = [path for path in (layout.root / "lance").glob(f"*/*{DAMAGED}*") if _changed_at(path) < limit]
+    for path in old:
+        shutil.rmtree(path, ignore_errors=True)
+    return len(old)
 
 
 def _temporary(layout: Layout) -> Iterator[Path]:
