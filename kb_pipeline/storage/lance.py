@@ -5,9 +5,8 @@ atomic commit; one writer per table at a time (a lease), and the key is declared
 lease is retried by the engine rather than doubled.
 """
 
-import hashlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +23,7 @@ from kb_pipeline.schemas import chunk_index
 from kb_pipeline.storage.lance_damage import damage_of, set_aside
 from kb_pipeline.storage.lance_engine import engine
 from kb_pipeline.storage.lance_overhaul import rewrite, steps
+from kb_pipeline.storage.lance_rows import check_rows, literal, of_documents, of_source, row_hashes
 from kb_pipeline.storage.lance_segments import is_unwritten
 from kb_pipeline.storage.lance_statistics import IndexStatistics, statistics
 from kb_pipeline.storage.lance_table import DRAFT_SUFFIX, KEY, one_of, open_table, spaces, systemic, table_path
@@ -69,7 +69,7 @@ class ChunkIndex:
         if table is None or not document_ids:
             return {}
         columns = [name for name in table.schema.names if name != "vector"]
-        found = table.to_table(columns=columns, filter=_documents(kb_id, document_ids))
+        found = table.to_table(columns=columns, filter=of_documents(kb_id, document_ids))
         return row_hashes(found)
 
     def vectors_by_hash(self, indexed_hashes: Sequence[str]) -> dict[str, NDArray[np.float32]]:
@@ -94,7 +94,7 @@ class ChunkIndex:
 
         """
         wanted = row_hashes(rows)
-        _check_rows(kb_id, source_id, document_ids, rows, wanted)
+        check_rows(kb_id, source_id, document_ids, rows, wanted)
         with self._writing():
             standing = self.existing(kb_id, document_ids)
             changed = [key for key, digest in wanted.items() if standing.get(key) != digest]
@@ -107,11 +107,11 @@ class ChunkIndex:
 
     def delete_documents(self, kb_id: str, document_ids: Sequence[str]) -> int:
         """Remove these documents' rows; returns how many."""
-        return self._delete(_documents(kb_id, document_ids)) if document_ids else 0
+        return self._delete(of_documents(kb_id, document_ids)) if document_ids else 0
 
     def delete_source(self, kb_id: str, source_id: str) -> int:
         """Remove a source's rows; returns how many."""
-        return self._delete(_source(kb_id, source_id))
+        return self._delete(of_source(kb_id, source_id))
 
     def set_aside_if_damaged(self) -> Path | None:
         """Rename the table if its files cannot be read, so that syncs make its rows anew; where it is now, or None."""
@@ -127,7 +127,7 @@ class ChunkIndex:
             return 0
         target = ChunkIndex(self.root, tenant, self.space_id, self._lease)
         target._dims = table.schema.field("vector").type.list_size
-        for batch in table.to_batches(filter=_source(kb_id, source_id)):
+        for batch in table.to_batches(filter=of_source(kb_id, source_id)):
             with target._writing():
                 target._merge(pa.Table.from_batches([batch]), ())
             copied += batch.num_rows
@@ -137,14 +137,14 @@ class ChunkIndex:
     def count_rows(self, kb_id: str, source_id: str) -> int:
         """Rows of a source."""
         table = open_table(self.path)
-        return 0 if table is None else int(table.count_rows(_source(kb_id, source_id)))
+        return 0 if table is None else int(table.count_rows(of_source(kb_id, source_id)))
 
     def count_of(self, kb_id: str, source_id: str, document_ids: Sequence[str] | None) -> int:
         """Rows of some documents of a source, or of all of it."""
         table = open_table(self.path)
         if table is None:
             return 0
-        some = _source(kb_id, source_id)
+        some = of_source(kb_id, source_id)
         return int(table.count_rows(some if document_ids is None else some & one_of("document_id", document_ids)))
 
     def documents(self) -> dict[tuple[str, str], set[str]]:
@@ -160,7 +160,7 @@ class ChunkIndex:
         table = open_table(self.path)
         if table is None:
             return set()
-        found = table.to_table(columns=["document_id"], filter=_source(kb_id, source_id))
+        found = table.to_table(columns=["document_id"], filter=of_source(kb_id, source_id))
         return set(map(str, found["document_id"].to_pylist()))
 
     def maintain(
@@ -233,7 +233,7 @@ class ChunkIndex:
                 table = self._create()
             merge = table.merge_insert(KEY).when_matched_update_all().when_not_matched_insert_all().use_index(False)
             if stale:
-                merge = merge.when_not_matched_by_source_delete(f"{KEY} IN ({', '.join(map(_literal, stale))})")
+                merge = merge.when_not_matched_by_source_delete(f"{KEY} IN ({', '.join(map(literal, stale))})")
             merge.execute(pa.Table.from_arrays(rows.select(table.schema.names).columns, schema=table.schema))
 
     def _create(self) -> "lance.LanceDataset":
@@ -262,7 +262,7 @@ class ChunkIndex:
 
     def _verify(self, kb_id: str, document_ids: Sequence[str], expected: int) -> None:
         table = open_table(self.path)
-        found = 0 if table is None else table.count_rows(_documents(kb_id, document_ids))
+        found = 0 if table is None else table.count_rows(of_documents(kb_id, document_ids))
         if found != expected:
             raise SystemicError(
                 f"The search index {self.path} holds {found} rows where {expected} were written: something else writes "
@@ -281,37 +281,3 @@ class ChunkIndex:
                 f"The search index {self.path} has been written to by another run for {_LEASE_WAIT_S / 60:.0f} "
                 "minutes; stop that run, then sync again."
             ) from None
-
-
-def row_hashes(rows: pa.Table) -> dict[str, str]:
-    """Hash of everything but the vector, by chunk id: equal hashes need no write."""
-    names = sorted(name for name in rows.column_names if name != "vector")
-    records: Sequence[Mapping[str, Any]] = rows.select(names).to_pylist()
-    return {
-        record[KEY]: hashlib.sha256(repr([record[name] for name in names]).encode("utf-8", "surrogatepass")).hexdigest()
-        for record in records
-    }
-
-
-def _check_rows(
-    kb_id: str, source_id: str, document_ids: Sequence[str], rows: pa.Table, keys: Mapping[str, str]
-) -> None:
-    """Raises: ValueError: rows of others, or a key twice; the caller's mistake."""
-    named = {name: set(pc.unique(rows[name]).to_pylist()) for name in ("kb_id", "source_id", "document_id")}
-    if named["kb_id"] - {kb_id} or named["source_id"] - {source_id} or named["document_id"] - set(document_ids):
-        raise ValueError(f"rows to replace in {kb_id}/{source_id} belong to other documents")
-    if len(keys) != len(rows):
-        raise ValueError(f"rows to replace in {kb_id}/{source_id} hold a chunk id twice")
-
-
-def _documents(kb_id: str, document_ids: Sequence[str]) -> pc.Expression:
-    return one_of("document_id", document_ids) & (pc.field("kb_id") == kb_id)
-
-
-def _source(kb_id: str, source_id: str) -> pc.Expression:
-    return (pc.field("kb_id") == kb_id) & (pc.field("source_id") == source_id)
-
-
-def _literal(value: str) -> str:
-    """A SQL string literal; the one place where the engine takes no typed filter."""
-    return "'" + value.replace("'", "''") + "'"
