@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -230,7 +231,8 @@ def test_a_failure_names_its_source_once_and_lines_keep_their_words(kb, sci):
     assert kb("sources", "sci")[1].splitlines()[3].rstrip().endswith(" UTC")
 
 
-def test_no_secret_of_an_address_is_printed_or_becomes_part_of_an_id(kb, sci):
+def test_no_secret_of_an_address_is_printed_or_becomes_part_of_an_id(kb, tmp_path):
+    run = partial(kb, KB_HOME=str(tmp_path / "home"))
     secret = "S3KRET"
     address, page = f"http://127.0.0.1:9/full?access_token={secret}", f"https://u:{secret}@x.example/?api_key={secret}"
     (kb.folder / "links.jsonl").write_text(
@@ -238,25 +240,26 @@ def test_no_secret_of_an_address_is_printed_or_becomes_part_of_an_id(kb, sci):
         + "\n{broken"
     )
     for words in (["create", "hush"], ["add", "hush", address], ["add", "hush", "links.jsonl"]):
-        assert secret.lower() not in kb(*words)[1].lower()
-    printed = [*kb("sync", "hush"), kb("sync", f"hush/{address}")[2], kb("docs", "hush")[1], kb("doctor")[1]]
-    printed += [kb("sources", "hush", COLUMNS=columns)[1] for columns in ("80", "200")]
-    printed += [kb("search", "mooring lines", "--kb", "hush")[1], kb("sql", "SELECT url, title FROM kb_documents")[1]]
-    printed += kb("remove", "hush", f"{address}&more=1")
+        assert secret.lower() not in run(*words)[1].lower()
+    printed = [*run("sync", "hush"), run("sync", f"hush/{address}")[2], run("docs", "hush")[1], run("doctor")[1]]
+    printed += [run("sources", "hush", COLUMNS=columns)[1] for columns in ("80", "200")]
+    printed += [run("search", "mooring lines", "--kb", "hush")[1], run("sql", "SELECT url, title FROM kb_documents")[1]]
+    printed += run("remove", "hush", f"{address}&more=1")
     assert all(secret not in str(text) for text in printed), printed
-    sources = json.loads(kb("sources", "hush", "--json")[1])["sources"]
+    sources = json.loads(run("sources", "hush", "--json")[1])["sources"]
     assert {source["input"] for source in sources} >= {address}
     assert all(secret.lower() not in source["source_id"] for source in sources)
-    (hit,) = json.loads(kb("search", "mooring lines", "--kb", "hush", "--json")[1])["hits"]
+    (hit,) = json.loads(run("search", "mooring lines", "--kb", "hush", "--json")[1])["hits"]
     assert hit["url"] == hit["source"] == f"https://x.example/?api_key={secret}"
 
 
-def test_no_value_however_long_fills_the_terminal(kb, sci):
+def test_no_value_however_long_fills_the_terminal(kb, tmp_path):
+    run = partial(kb, KB_HOME=str(tmp_path / "home"))
     rows = [{"id": "i" * 100_000, "text": "x"}, {"id": "ok", "title": "t" * 9_000, "url": "http://x/" + "u" * 9_000}]
     (kb.folder / "long.jsonl").write_text("\n".join(json.dumps({"text": "Mooring. " * 9_000, **row}) for row in rows))
-    kb("create", "long")
-    kb("add", "long", "long.jsonl")
-    shown = [kb("sync", "long")[1], kb("docs", "long")[1], kb("sql", "SELECT text FROM documents")[1]]
+    run("create", "long")
+    run("add", "long", "long.jsonl")
+    shown = [run("sync", "long")[1], run("docs", "long")[1], run("sql", "SELECT text FROM documents")[1]]
     assert "longer than 1,000 characters" in " ".join(shown[1].split())
     assert max(len(text.splitlines()) for text in shown) < 60
 

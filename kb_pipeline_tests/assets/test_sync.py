@@ -457,6 +457,7 @@ def test_what_leaves_together_with_a_change_of_model_leaves_the_old_table_too(ho
     store.catalog.engine.dispose()
 
 
+@pytest.mark.databases("sqlite")  # about files: one database is enough
 def test_records_that_moved_in_their_file_are_as_in_a_fresh_build(home, folder, settings):
     path = folder / "r.jsonl"
     lines = ['{"id": "a", "text": "Buoy a."}', '{"id": "b", "text": "Buoy b.", "published_at": "soon"}', "{bad"]
