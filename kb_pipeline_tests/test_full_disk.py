@@ -2,15 +2,20 @@
 
 import json
 import os
-import resource
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
+_LIMITED = """import resource, sys
+from kb_pipeline.cli import main
+if sys.argv[1]:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+del sys.argv[1]
+main()
+"""
 
 
 def kb(folder, *words, most_bytes=None):
@@ -19,10 +24,9 @@ def kb(folder, *words, most_bytes=None):
         "PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "HOME": str(folder), "KB_HOME": str(folder / "home"),
         "EMBEDDING_MODEL": "fake:cli:64", "COLUMNS": "400",
     }  # fmt: skip
-    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (most_bytes, most_bytes)) if most_bytes else None
     done = subprocess.run(
-        [sys.executable, "-m", "kb_pipeline.cli", *words],
-        cwd=folder, env=env, capture_output=True, text=True, timeout=100, check=False, preexec_fn=limit,
+        [sys.executable, "-c", _LIMITED, str(most_bytes or ""), *words],
+        cwd=folder, env=env, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 

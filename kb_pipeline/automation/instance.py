@@ -55,7 +55,7 @@ def write_config(settings: Settings) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     config = folder / "dagster.yaml"
     on_files = _CONFIG.format(jobs=settings.max_concurrent_jobs, storage="")
-    if not config.exists() or (config.read_text() == on_files != config_of(settings)):
+    if not config.exists() or (config.read_text(errors="replace") == on_files != config_of(settings)):
         config.write_text(config_of(settings))
     return folder
 
@@ -68,7 +68,7 @@ def open_instance(settings: Settings) -> Iterator[dg.DagsterInstance]:
         wrong; or the home's runs are in Postgres, and this process does not know where that is.
     """
     folder = write_config(settings)
-    if settings.kb_database_url is None and _POSTGRES in (folder / "dagster.yaml").read_text():
+    if settings.kb_database_url is None and _POSTGRES in (folder / "dagster.yaml").read_text(errors="replace"):
         raise SystemicError(f"{folder}/dagster.yaml keeps runs in Postgres: set KB_DATABASE_URL to its address.")
     with named_failures(folder), _configured(folder) as instance:
         close_dead_runs(instance)

@@ -27,7 +27,7 @@ def damage_of(path: Path, whole: bool = False) -> str:
         for kb_id in ("", "nobody"):
             table.count_rows(f"kb_id = '{kb_id}'")
         unindexed(table)
-        table.to_table(columns=[KEY], full_text_query="nobody", limit=1)
+        table.to_table(columns=[KEY, "_score"], full_text_query="nobody", limit=1)
     except (OSError, ValueError, RuntimeError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         if any(sign in reason.lower() for sign in _NOT_THE_TABLE):

@@ -41,8 +41,8 @@ def test_an_edited_file_stays(settings, on_postgres):
 
 def test_a_process_without_the_address_is_told_so_in_one_sentence(settings, on_postgres):
     write_config(on_postgres)
-    with pytest.raises(SystemicError, match=r"KB_DATABASE_URL.*\.$"):
-        open_instance(settings)
+    with pytest.raises(SystemicError, match=r"KB_DATABASE_URL.*\.$"), open_instance(settings):
+        pass
 
 
 @pytest.mark.databases("postgres")

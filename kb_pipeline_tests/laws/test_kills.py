@@ -37,8 +37,6 @@ CASES = {
 }
 """name -> (records at that time, what was done before, what is cut off)."""
 ALONE = {
-    "storage.catalog:Catalog.create_knowledge_base": "one transaction of a command",
-    "storage.catalog:Catalog.add_source": "one transaction of a command",
     "storage.catalog:Catalog.set_budget": "one transaction of a command",
     "storage.catalog:Catalog.source_was_requested": "one transaction of the sensor",
     "storage.catalog:Catalog.record_event": "one transaction, after the answer",
