@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from kb_pipeline.errors import UsageError
+from kb_pipeline.errors import SystemicError, UsageError
 from kb_pipeline.lifecycle.orphans import remove_strays, strays_of
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.lance_statistics import IndexStatistics
@@ -50,8 +50,14 @@ class TenantUpkeep:
 def maintain_tenant(store: Store, tenant: str) -> TenantUpkeep:
     """Maintain all that a tenant has. May be cut off anywhere and run beside syncs, searches and itself.
 
-    Raises: SystemicError: a table cannot be read or written.
+    Raises: SystemicError: a table cannot be read or written; the catalog knows no knowledge base, as after its loss,
+        so that everything would look like an orphan.
     """
+    if not store.catalog.knowledge_bases():
+        raise SystemicError(
+            "The catalog knows no knowledge base, so nothing that is stored would be kept; nothing was cleared up. "
+            "If catalog.sqlite was lost, put it back; `kb doctor` lists rows without an owner."
+        )
     started = time.monotonic()
     upkeep = TenantUpkeep(tenant=tenant)
     upkeep.leftovers_removed += store.remove_drafts(tenant)

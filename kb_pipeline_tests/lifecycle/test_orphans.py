@@ -8,12 +8,14 @@ from datetime import timedelta
 import pytest
 
 from kb_pipeline.assets.upkeep_result import CHECKS, checks_of
+from kb_pipeline.errors import SystemicError
 from kb_pipeline.lifecycle.maintenance import maintain_tenant
 from kb_pipeline.lifecycle.orphans import strays_of
 from kb_pipeline.schemas import RAW_ITEMS
 from kb_pipeline.storage import leftovers
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.lance_table import database
+from kb_pipeline.storage.store import Store
 from kb_pipeline_tests.storage.index_rows import SPACE, rows_of
 
 TENANT = "account-default"
@@ -180,3 +182,15 @@ def test_maintenance_of_a_tenant_without_tables_is_nothing(home):
     upkeep = maintain_tenant(home.store, TENANT)
     assert (upkeep.tables, upkeep.notes) == ([], [])
     assert strays_of(home.store, ChunkIndex(home.store.layout.root, TENANT, SPACE, home.store.lease)) == []
+
+
+def test_a_catalog_that_knows_nothing_makes_no_orphans_of_everything(home, source):
+    (index,) = home.index()
+    home.store.catalog.engine.dispose()
+    for name in ("catalog.sqlite", "catalog.sqlite-wal", "catalog.sqlite-shm"):
+        (home.store.layout.home / name).unlink(missing_ok=True)
+    emptied = Store(home.store.settings)
+    with pytest.raises(SystemicError, match="knows no knowledge base"):
+        maintain_tenant(emptied, TENANT)
+    assert index.count_rows("k", source.source_id) == len(TEXTS)
+    emptied.catalog.engine.dispose()
