@@ -44,6 +44,7 @@ ALONE = {
     "storage.blobs:Blobs.get": "removes a damaged blob, tested with lost blobs",
     "storage.parquet:Dataset.set_aside_damaged": "one rename a file, tested with damaged files",
     "storage.lance_upkeep:train": "a large table's index, tested with the vector index",
+    "storage.lance_damage:set_aside": "one rename, tested with damaged tables",
     "storage.lance:ChunkIndex.remove_draft": "clears up after a kill, tested with orphans",
     "storage.postgres:make_schema": "one transaction of Postgres, tested with the migrations",
     "storage.model_calls:ModelCalls.fail": "one transaction, tested with a broken service",
