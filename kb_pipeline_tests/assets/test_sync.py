@@ -481,6 +481,7 @@ def test_records_that_moved_in_their_file_are_as_in_a_fresh_build(home, folder, 
     assert len(errors[0]) == 5
 
 
+@pytest.mark.databases("sqlite")  # about files: one database is enough
 @pytest.mark.parametrize("table", ["raw_items", "documents", "chunks"])
 @pytest.mark.parametrize("is_older", [False, True])
 def test_a_copy_of_a_part_file_is_removed_and_every_document_is_there_once(home, folder, table, is_older):
