@@ -88,9 +88,7 @@ class Documents:
 
     def set_status(self, document_ids: Sequence[str], status: DocumentStatus, run_id: str = "") -> None:
         """Move documents to a status; a failure text of before is cleared."""
-        values: dict[str, Any] = {"status": status, "error_kind": None, "error": None, "run_id": run_id}
-        if status == "archived":
-            values["chunks"] = 0
+        values = {"status": status, "error_kind": None, "error": None, "run_id": run_id}
         self.update({"document_id": document, **values} for document in document_ids)
 
     def archive(self, document_ids: Sequence[str], run_id: str) -> None:

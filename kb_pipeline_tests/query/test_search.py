@@ -170,7 +170,7 @@ def test_equal_passages_are_shown_once_with_all_their_places(home: Home) -> None
 
 def test_an_archived_document_is_gone_at_once(home: Home, query: Query) -> None:
     hit = query.search("overtime rate for lamp trimmers").hits[0]
-    home.documents.set_status([hit.document_id], "archived")
+    home.documents.archive([hit.document_id], run_id="")
     for modes in (("dense",), ("sparse",), ("dense", "sparse")):
         assert "lamps" not in titles(query.search("overtime rate for lamp trimmers", top_k=50, modes=modes))
 
