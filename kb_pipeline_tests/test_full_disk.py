@@ -23,6 +23,7 @@ def kb(folder, *words, most_bytes=None):
     env = {
         "PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"], "HOME": str(folder), "KB_HOME": str(folder / "home"),
         "EMBEDDING_MODEL": "fake:cli:64", "COLUMNS": "400",
+        "PYTHONDONTWRITEBYTECODE": "1",  # CPython 3.11 leaves what it could write of a .pyc, for all that come after
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", _LIMITED, str(most_bytes or ""), *words],
