@@ -16,7 +16,7 @@ class Stray:
 
     Attributes:
         documents: those of the source that are archived or unknown; None for all of it: source or knowledge base is
-            unknown, removed, or another tenant's.
+            unknown, removed, another tenant's, or has no such space.
     """
 
     kb_id: str
@@ -39,7 +39,7 @@ class Removal:
 def strays_of(store: Store, index: ChunkIndex) -> list[Stray]:
     """What of a table the catalog does not know, or knows to be gone."""
     named = index.documents()  # first the table, then the catalog: a document is in the catalog before it has rows
-    return list(_strays(store, index.tenant, named))
+    return list(_strays(store, index, named))
 
 
 def remove_strays(store: Store, index: ChunkIndex) -> Removal:
@@ -59,7 +59,7 @@ def remove_strays(store: Store, index: ChunkIndex) -> Removal:
 def _remove(store: Store, index: ChunkIndex, suspect: Stray) -> int:
     documents = index.document_ids(suspect.kb_id, suspect.source_id)
     rows = 0
-    for stray in _strays(store, index.tenant, {(suspect.kb_id, suspect.source_id): documents}):
+    for stray in _strays(store, index, {(suspect.kb_id, suspect.source_id): documents}):
         if stray.documents is None:
             rows += index.delete_source(stray.kb_id, stray.source_id)
         else:
@@ -67,8 +67,13 @@ def _remove(store: Store, index: ChunkIndex, suspect: Stray) -> int:
     return rows
 
 
-def _strays(store: Store, tenant: str, named: dict[tuple[str, str], set[str]]) -> Iterator[Stray]:
-    bases = {base.kb_id for base in store.catalog.knowledge_bases() if base.tenant == tenant}
+def _strays(store: Store, index: ChunkIndex, named: dict[tuple[str, str], set[str]]) -> Iterator[Stray]:
+    bases = {
+        base.kb_id
+        for base in store.catalog.knowledge_bases()
+        if base.tenant == index.tenant
+        and any(space.space_id == index.space_id for space in store.spaces.of(base.kb_id))
+    }
     standing: dict[tuple[str, str], SourceRow] = {(s.kb_id, s.source_id): s for s in store.catalog.sources()}
     for (kb_id, source_id), documents in sorted(named.items()):
         if kb_id not in bases or (kb_id, source_id) not in standing:

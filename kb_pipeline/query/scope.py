@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kb_pipeline.errors import NotVisible
+from kb_pipeline.records import vector_space_of
 
 
 class VisibleBase(Protocol):
@@ -16,6 +17,24 @@ class VisibleBase(Protocol):
     def name(self) -> str: ...
     @property
     def tenant(self) -> str: ...
+    @property
+    def space_id(self) -> str | None: ...
+    @property
+    def embedding_model(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table to read: whose, of which space, and by which model its vectors are compared."""
+
+    tenant: str
+    space_id: str
+    model: str
+
+    @property
+    def vector_space(self) -> str:
+        """What its vectors may be compared in."""
+        return vector_space_of(self.space_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +42,12 @@ class Scope:
     """What may be searched.
 
     Attributes:
-        tenants: kb_ids by tenant; nothing else is opened.
-        names: name by kb_id.
+        tables: kb_ids by the table that serves them; nothing else is opened.
+        names: name by kb_id, also of those in which nothing was indexed yet.
 
     """
 
-    tenants: Mapping[str, tuple[str, ...]]
+    tables: Mapping[Table, tuple[str, ...]]
     names: Mapping[str, str]
 
     @property
@@ -44,10 +63,11 @@ def scope_of(visible: Sequence[VisibleBase], wanted: str | Sequence[str] | None)
     """
     names = [wanted] if isinstance(wanted, str) else [str(name) for name in wanted or ()]
     bases = list(visible) if not any(names) else [base for name in names if name for base in _named(visible, name)]
-    tenants: dict[str, list[str]] = {}
+    tables: dict[Table, list[str]] = {}
     for base in {base.kb_id: base for base in bases}.values():
-        tenants.setdefault(base.tenant, []).append(base.kb_id)
-    return Scope({tenant: tuple(sorted(ids)) for tenant, ids in tenants.items()}, {b.kb_id: b.name for b in bases})
+        if base.space_id and base.embedding_model:
+            tables.setdefault(Table(base.tenant, base.space_id, base.embedding_model), []).append(base.kb_id)
+    return Scope({table: tuple(sorted(ids)) for table, ids in tables.items()}, {b.kb_id: b.name for b in bases})
 
 
 def _named(visible: Sequence[VisibleBase], name: str) -> list[VisibleBase]:

@@ -25,11 +25,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """As much of a knowledge base as a search needs."""
+    """As much of a knowledge base as a search needs.
+
+    Attributes:
+        space_id: the space it is read from; None where nothing was indexed yet.
+        embedding_model: the model of that space, as `EMBEDDING_MODEL` names it.
+    """
 
     kb_id: str
     name: str
     tenant: str
+    space_id: str | None = None
+    embedding_model: str | None = None
 
 
 class SqliteReads:
@@ -40,10 +47,14 @@ class SqliteReads:
         self._connection = _connect(file)
         weakref.finalize(self, self._connection.close)
 
-    def visible(self, user_id: str | None, client_id: str | None, is_operator: bool = False) -> list[Base]:
+    def searchable(self, user_id: str | None, client_id: str | None, is_operator: bool = False) -> list[Base]:
         """What a caller may see, by name; everything for the local operator."""
         where = "1" if is_operator else VISIBLE
-        query = f"SELECT kb_id, name, tenant FROM knowledge_bases WHERE {where} ORDER BY name"  # noqa: S608 - fixed texts
+        query = (
+            "SELECT b.kb_id, b.name, b.tenant, s.space_id, s.embedding_model FROM knowledge_bases b "  # noqa: S608 - fixed
+            "LEFT JOIN kb_spaces s ON s.kb_id = b.kb_id AND s.role = 'serving' "
+            f"WHERE {where} ORDER BY b.name"
+        )
         return [Base(*row) for row in self._ask(query, {"user_id": user_id or None, "client_id": client_id or None})]
 
     def not_live(self, document_ids: Sequence[str]) -> set[str]:

@@ -10,7 +10,7 @@ from kb_pipeline.errors import NotVisible, UsageError
 from kb_pipeline.records import DocumentStatus
 from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.engine import reading, upsert
-from kb_pipeline.storage.tables import kb_documents, ledger
+from kb_pipeline.storage.tables import kb_documents, kb_spaces, ledger
 
 _IN_LIMIT = 5_000
 _WORKING = ("fetching", "parsing", "extracting", "chunking", "embedding")
@@ -29,7 +29,9 @@ class Documents:
             condition.append(kb_documents.c.status == status)
         if source_id:
             condition.append(kb_documents.c.source_id == source_id)
-        tries = sa.and_(ledger.c.unit == kb_documents.c.document_id, ledger.c.status == "failed")
+        tries = sa.and_(
+            ledger.c.unit == kb_documents.c.document_id, ledger.c.status == "failed", ledger.c.space.in_(_served(kb_id))
+        )
         query = (
             sa.select(kb_documents, ledger.c.attempts, ledger.c.next_try_at)
             .select_from(kb_documents.outerjoin(ledger, sa.and_(tries, kb_documents.c.status == "failed")))
@@ -109,12 +111,16 @@ class Documents:
             return connection.execute(kb_documents.update().where(here).values(status="pending")).rowcount
 
     def settle(self, source: SourceRow, last_stage: str) -> None:
-        """Give each unfinished document the outcome the ledger has: `failed` with its reason, or `ready`.
+        """Give each unfinished document the outcome the ledger has in the serving space: `failed`, or `ready`.
 
         What waits for money stays `pending`, with the reason.
         """
         table = kb_documents.c
-        mine = sa.and_(ledger.c.kb_id == source.kb_id, ledger.c.source_id == source.source_id)
+        mine = sa.and_(
+            ledger.c.kb_id == source.kb_id,
+            ledger.c.source_id == source.source_id,
+            ledger.c.space.in_(_served(source.kb_id)),
+        )
         failures = sa.select(ledger.c.unit, ledger.c.error_kind, ledger.c.error).where(
             mine, ledger.c.status == "failed"
         )
@@ -128,6 +134,20 @@ class Documents:
                 connection.execute(change.where(table.document_id == unit).values(**outcome))
             ready = change.where(table.document_id.in_(done))
             connection.execute(ready.values(status="ready", error_kind=None, error=None))
+
+    def settle_anew(self, source: SourceRow, last_stage: str) -> None:
+        """`settle` for all documents, with the passages each has, once search reads another space."""
+        table = kb_documents.c
+        here = sa.and_(table.kb_id == source.kb_id, table.source_id == source.source_id, table.status != "archived")
+        passages = sa.select(ledger.c.rows).where(
+            ledger.c.unit == table.document_id,
+            ledger.c.stage == last_stage,
+            ledger.c.space.in_(_served(source.kb_id)),
+        )
+        counted = sa.func.coalesce(passages.scalar_subquery(), 0)
+        with self._engine.begin() as connection:
+            connection.execute(kb_documents.update().where(here).values(status="pending", chunks=counted))
+        self.settle(source, last_stage)
 
     def missing(self, kb_id: str, source_id: str) -> dict[str, str]:
         """document_id -> external_id of a source's documents that its last listing did not name."""
@@ -158,6 +178,16 @@ class Documents:
     def not_live(self, document_ids: Sequence[str]) -> set[str]:
         """Those of the documents that are archived or unknown."""
         return set(document_ids) - self.owners(document_ids).keys()
+
+
+def _served(kb_id: str) -> sa.CompoundSelect[tuple[str]]:
+    """What the ledger's rows of the serving space, and of the stages before any space, are told apart by."""
+    serving = sa.and_(kb_spaces.c.kb_id == kb_id, kb_spaces.c.role == "serving")
+    return sa.union_all(
+        sa.select(sa.literal("")),
+        sa.select(kb_spaces.c.space_id).where(serving),
+        sa.select(kb_spaces.c.split_id).where(serving),
+    )
 
 
 def _slices(values: Sequence[str]) -> Iterable[Sequence[str]]:

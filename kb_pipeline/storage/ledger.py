@@ -1,7 +1,7 @@
 """The ledger: per stage and unit, what was done with which inputs; so a stage can ask what is left to do."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +15,20 @@ from kb_pipeline.storage.tables import ledger
 
 REMOVES_OUTPUT: frozenset[str] = frozenset({"unsupported", "corrupt", "too_large"})
 """Failures that say what the source holds now cannot be read: older output would be a lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Where units are accounted for: a stage at work on a source, and for what it makes of them, which space.
+
+    Attributes:
+        space: splitting (`chunks`) or space (`chunk_index`) that the output belongs to; empty for stages before.
+    """
+
+    stage: str
+    kb_id: str
+    source_id: str
+    space: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,61 +67,73 @@ class Entry:
     cost_usd: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """How many documents of a knowledge base are in a space, failed on the way into it, or are still to come."""
+
+    done: int
+    failed: int
+    waiting: int
+
+
 class Ledger:
     """Reads and writes of the ledger table. A unit's fingerprint is the pair (input_hash, recipe)."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
-    def needing(self, stage: str, upstream: str, kb_id: str, source_id: str, recipe: Recipe) -> Needs:
+    def needing(self, lane: Lane, upstream: Lane, recipe: Recipe) -> Needs:
         """Compare a stage with the one before it, in one pass over the partition's rows.
 
         Args:
             recipe: how the stage would do a unit now.
         """
         mine, theirs = ledger.alias("mine"), ledger.alias("theirs")
-        has_input = sa.and_(theirs.c.stage == upstream, theirs.c.kb_id == kb_id, theirs.c.source_id == source_id)
-        joined = theirs.outerjoin(mine, sa.and_(mine.c.unit == theirs.c.unit, mine.c.stage == stage))
+        has_input = sa.and_(_in(upstream, theirs), theirs.c.output_hash != "")
+        joined = theirs.outerjoin(mine, _same_unit(mine, theirs, lane))
         is_due = sa.or_(
             mine.c.unit.is_(None),
             mine.c.input_hash != theirs.c.output_hash,
             mine.c.recipe.not_in((recipe.whole, recipe.capped)),
             mine.c.next_try_at <= datetime.now(UTC),
         )
-        query = sa.select(theirs.c.unit, theirs.c.output_hash).select_from(joined)
-        query = query.where(has_input, theirs.c.output_hash != "", is_due)
-        living = sa.select(theirs.c.unit).where(has_input, theirs.c.output_hash != "")
-        orphans = sa.select(mine.c.unit).where(
-            mine.c.stage == stage, mine.c.kb_id == kb_id, mine.c.source_id == source_id, mine.c.unit.not_in(living)
-        )
+        query = sa.select(theirs.c.unit, theirs.c.output_hash).select_from(joined).where(has_input, is_due)
+        living = sa.select(theirs.c.unit).where(has_input)
+        orphans = sa.select(mine.c.unit).where(_in(lane, mine), mine.c.unit.not_in(living))
         with reading(self._engine) as connection:
             todo = [Unit(unit=unit, input_hash=output) for unit, output in connection.execute(query)]
             removed = list(connection.execute(orphans).scalars())
             inputs = connection.execute(sa.select(sa.func.count()).select_from(living.subquery())).scalar_one()
         return Needs(todo=todo, removed=removed, unchanged=inputs - len(todo))
 
-    def known(self, stage: str, units: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-        """Ledger rows of some units (at most a few thousand), by unit."""
-        query = sa.select(ledger).where(ledger.c.stage == stage, ledger.c.unit.in_(units))
+    def outdated(self, lane: Lane, upstream: Lane) -> list[str]:
+        """Units that were made from something else than the stage before has now, or has no more."""
+        mine, theirs = ledger.alias("mine"), ledger.alias("theirs")
+        joined = mine.outerjoin(theirs, _same_unit(theirs, mine, upstream))
+        is_other = sa.or_(theirs.c.unit.is_(None), theirs.c.output_hash != mine.c.input_hash)
+        query = sa.select(mine.c.unit).select_from(joined).where(_in(lane, mine), is_other)
+        with reading(self._engine) as connection:
+            return list(connection.execute(query).scalars())
+
+    def known(self, lane: Lane, units: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Ledger rows of some units (at most a few thousand), by unit, whichever source they are of now."""
+        here = sa.and_(ledger.c.stage == lane.stage, ledger.c.space == lane.space)
+        query = sa.select(ledger).where(here, ledger.c.unit.in_(units))
         with reading(self._engine) as connection:
             return {row["unit"]: dict(row) for row in connection.execute(query).mappings()}
 
-    def units(self, stage: str, kb_id: str, source_id: str, with_output: bool = False) -> list[str]:
+    def units(self, lane: Lane, with_output: bool = False) -> list[str]:
         """All units of a partition, or those of them that have output."""
-        query = sa.select(ledger.c.unit).where(
-            ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id
-        )
+        query = sa.select(ledger.c.unit).where(_in(lane))
         if with_output:
             query = query.where(ledger.c.output_hash != "")
         with reading(self._engine) as connection:
             return list(connection.execute(query).scalars())
 
-    def record(
-        self, stage: str, kb_id: str, source_id: str, recipe: Recipe, run_id: str, entries: Iterable[Entry]
-    ) -> None:
+    def record(self, lane: Lane, recipe: Recipe, run_id: str, entries: Iterable[Entry]) -> None:
         """Write outcomes. Called after the data is committed, never before."""
         entries, now = list(entries), datetime.now(UTC)
-        before = self.known(stage, [entry.unit for entry in entries if entry.failure])
+        before = self.known(lane, [entry.unit for entry in entries if entry.failure])
         rows = []
         for entry in entries:
             old = before.get(entry.unit, {})
@@ -119,10 +145,8 @@ class Ledger:
             attempts = old["attempts"] + 1 if is_same_work else 1
             rows.append(
                 {
-                    "stage": stage,
+                    **asdict(lane),
                     "unit": entry.unit,
-                    "kb_id": kb_id,
-                    "source_id": source_id,
                     "status": "failed" if entry.failure else "done",
                     "input_hash": entry.input_hash,
                     "recipe": made_by,
@@ -140,21 +164,20 @@ class Ledger:
             )
         upsert(ledger, self._engine, rows)
 
-    def doubt(self, stage: str, unit: str, failure: UnitFailure) -> None:
+    def doubt(self, lane: Lane, unit: str, failure: UnitFailure) -> None:
         """Let a stage do a unit again whose output turned out to be unusable."""
-        here = sa.and_(ledger.c.stage == stage, ledger.c.unit == unit)
+        here = sa.and_(_in(lane), ledger.c.unit == unit)
         with self._engine.begin() as connection:
             now = datetime.now(UTC)
             values = {"status": "failed", "error_kind": failure.kind, "error": str(failure), "next_try_at": now}
             connection.execute(ledger.update().where(here).values(**values))
 
-    def let_be(self, stage: str, kb_id: str, source_id: str, recipe: Recipe, seen: Collection[str]) -> None:
+    def let_be(self, lane: Lane, recipe: Recipe, seen: Collection[str]) -> None:
         """Ask no more for units that a windowed listing has left behind: what they have stands, whatever made it."""
-        here = sa.and_(ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id)
         asked = sa.or_(ledger.c.recipe.not_in((recipe.whole, recipe.capped)), ledger.c.next_try_at.is_not(None))
         with reading(self._engine) as connection:
-            units = set(connection.execute(sa.select(ledger.c.unit).where(here, asked)).scalars())
-        self._update(sorted(units.difference(seen)), ledger.c.stage == stage, recipe=recipe.whole, next_try_at=None)
+            units = set(connection.execute(sa.select(ledger.c.unit).where(_in(lane), asked)).scalars())
+        self._update(sorted(units.difference(seen)), _in(lane), recipe=recipe.whole, next_try_at=None)
 
     def make_due(self, units: Sequence[str]) -> None:
         """Let failed units be tried at the next sync, as if for the first time; in whatever stage they failed."""
@@ -170,12 +193,17 @@ class Ledger:
             with self._engine.begin() as connection:
                 connection.execute(statement, [{"_unit": unit} for unit in units])
 
-    def remove(self, stage: str, units: Sequence[str]) -> None:
-        """Forget units; called after their data is gone."""
+    def remove(self, lane: Lane, units: Sequence[str]) -> None:
+        """Forget units; called after their data is gone. Those that another source has taken over stay."""
         if units:
             with self._engine.begin() as connection:
-                statement = ledger.delete().where(ledger.c.stage == stage, ledger.c.unit == sa.bindparam("_unit"))
+                statement = ledger.delete().where(_in(lane), ledger.c.unit == sa.bindparam("_unit"))
                 connection.execute(statement, [{"_unit": unit} for unit in units])
+
+    def remove_lane(self, lane: Lane) -> None:
+        """Forget all units of a lane."""
+        with self._engine.begin() as connection:
+            connection.execute(ledger.delete().where(_in(lane)))
 
     def remove_source(self, kb_id: str, source_id: str) -> None:
         """Forget all units of a source in every stage."""
@@ -188,48 +216,70 @@ class Ledger:
         with self._engine.begin() as connection:
             connection.execute(ledger.delete().where(ledger.c.unit == unit))
 
-    def totals(self, stage: str, kb_id: str, source_id: str) -> tuple[int, int]:
+    def totals(self, lane: Lane) -> tuple[int, int]:
         """(units done, rows they have) of a partition."""
         query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(ledger.c.rows), 0)).where(
-            ledger.c.stage == stage,
-            ledger.c.kb_id == kb_id,
-            ledger.c.source_id == source_id,
-            ledger.c.output_hash != "",
+            _in(lane), ledger.c.output_hash != ""
         )
         with reading(self._engine) as connection:
             done, rows = connection.execute(query).one()
         return done, rows
 
-    def is_settled(self, stage: str, kb_id: str, source_id: str, recipe: Recipe) -> bool:
+    def built(self, kb_id: str, split_id: str, space_id: str) -> Built:
+        """How far a space is, over all sources."""
+        document, chunk, row = ledger.alias("document"), ledger.alias("chunk"), ledger.alias("row")
+        joined = document.outerjoin(chunk, _same_unit(chunk, document, Lane("chunks", kb_id, "", split_id))).outerjoin(
+            row, _same_unit(row, document, Lane("chunk_index", kb_id, "", space_id))
+        )
+        is_failed = sa.or_(
+            sa.and_(chunk.c.status == "failed", chunk.c.input_hash == document.c.output_hash),
+            sa.and_(row.c.status == "failed", row.c.input_hash == chunk.c.output_hash),
+        )
+        is_done = sa.and_(chunk.c.input_hash == document.c.output_hash, row.c.input_hash == chunk.c.output_hash)
+        state = sa.case((is_failed, "failed"), (is_done, "done"), else_="waiting")
+        here = sa.and_(document.c.stage == "documents", document.c.kb_id == kb_id, document.c.output_hash != "")
+        found = sa.select(state.label("state")).select_from(joined).where(here).subquery()
+        query = sa.select(found.c.state, sa.func.count()).group_by(found.c.state)
+        with reading(self._engine) as connection:
+            counts: dict[str, int] = {name: count for name, count in connection.execute(query)}
+        return Built(done=counts.get("done", 0), failed=counts.get("failed", 0), waiting=counts.get("waiting", 0))
+
+    def is_settled(self, lane: Lane, recipe: Recipe) -> bool:
         """True if no unit of a partition is due for another try or was done under another recipe."""
-        here = sa.and_(ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id)
         is_due = ledger.c.next_try_at <= datetime.now(UTC)
         query = (
             sa.select(ledger.c.unit)
-            .where(here, sa.or_(is_due, ledger.c.recipe.not_in((recipe.whole, recipe.capped))))
+            .where(_in(lane), sa.or_(is_due, ledger.c.recipe.not_in((recipe.whole, recipe.capped))))
             .limit(1)
         )
         with reading(self._engine) as connection:
             return connection.execute(query).first() is None
 
-    def failures(self, stage: str, kb_id: str, source_id: str) -> list[tuple[str, str, str]]:
+    def failures(self, lane: Lane) -> list[tuple[str, str, str]]:
         """(document, kind, reason) of the units of a partition that stand as failed."""
         query = (
             sa.select(ledger.c.unit, ledger.c.error_kind, ledger.c.error)
-            .where(ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id)
-            .where(ledger.c.status == "failed")
+            .where(_in(lane), ledger.c.status == "failed")
             .order_by(ledger.c.unit)
         )
         with reading(self._engine) as connection:
             return [(unit, kind, reason) for unit, kind, reason in connection.execute(query)]
 
-    def data_version(self, stage: str, kb_id: str, source_id: str) -> str:
+    def data_version(self, lane: Lane) -> str:
         """Hash of all outputs of a partition: equal exactly when nothing changed."""
         query = (
             sa.select(ledger.c.unit, ledger.c.output_hash)
-            .where(ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id)
-            .where(ledger.c.output_hash != "")
+            .where(_in(lane), ledger.c.output_hash != "")
             .order_by(ledger.c.unit)
         )
         with reading(self._engine) as connection:
             return sha256_hex(*(part for row in connection.execute(query) for part in row))
+
+
+def _in(lane: Lane, rows: sa.FromClause = ledger) -> sa.ColumnElement[bool]:
+    return sa.and_(*(rows.c[name] == value for name, value in asdict(lane).items()))
+
+
+def _same_unit(rows: sa.FromClause, others: sa.FromClause, lane: Lane) -> sa.ColumnElement[bool]:
+    """Rows of a lane's stage and space for the units of other rows, whichever source they are of."""
+    return sa.and_(rows.c.unit == others.c.unit, rows.c.stage == lane.stage, rows.c.space == lane.space)

@@ -25,8 +25,8 @@ def remove_of_sources(layout: Layout, sources: Iterable[SourceRow], now: float |
 
     """
     folders = [layout.dataset(table.name, s.kb_id, s.source_id) for s in sources for table in PARQUET_TABLES]
-    dead = (path for folder in folders for path in folder.glob(".*.tmp"))
-    damaged = (path for folder in folders for path in folder.glob("*.damaged"))
+    dead = (path for folder in folders for path in folder.rglob(".*.tmp"))
+    damaged = (path for folder in folders for path in folder.rglob("*.damaged"))
     return _remove(dead, DEAD_AFTER, now) + _remove(damaged, KEEP_DAMAGED, now)
 
 

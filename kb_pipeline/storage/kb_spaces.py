@@ -1,0 +1,147 @@
+"""Which spaces a knowledge base has: one that search reads, perhaps a candidate beside it and the one before."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+from kb_pipeline.errors import UsageError
+from kb_pipeline.storage.catalog_records import KbSpace, SpaceRole
+from kb_pipeline.storage.engine import deciding, reading, upsert
+from kb_pipeline.storage.tables import kb_spaces, ledger
+
+_COLUMNS = [column.name for column in kb_spaces.columns]
+
+
+class Spaces:
+    """Reads and writes of kb_spaces; a change of roles is one transaction, so that search sees one or the other."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    def of(self, kb_id: str) -> list[KbSpace]:
+        """Spaces of a knowledge base, the serving one first."""
+        with reading(self._engine) as connection:
+            return _read(connection, kb_id)
+
+    def want(self, wanted: KbSpace) -> list[KbSpace]:
+        """Give a knowledge base the space its settings ask for, and return all that it has then."""
+        standing = self.of(wanted.kb_id)
+        if with_wanted(standing, wanted, self._is_empty(standing)) == standing:
+            return standing
+        with deciding(self._engine) as connection:
+            standing = _read(connection, wanted.kb_id)
+            return _write(connection, standing, with_wanted(standing, wanted, self._is_empty(standing)))
+
+    def would_have(self, wanted: KbSpace) -> list[KbSpace]:
+        """What `want` would return."""
+        standing = self.of(wanted.kb_id)
+        return with_wanted(standing, wanted, self._is_empty(standing))
+
+    def promote(self, kb_id: str) -> list[KbSpace]:
+        """Let search read the candidate; what it read before stays for `roll_back`.
+
+        Raises: UsageError: there is no candidate.
+        """
+        return self._swap(kb_id, "candidate", "`kb sync` builds one once other settings ask for it")
+
+    def roll_back(self, kb_id: str) -> list[KbSpace]:
+        """Let search read again what it read before the last promotion.
+
+        Raises: UsageError: that was removed, or there was none.
+        """
+        return self._swap(kb_id, "previous", "the one before was removed, or nothing was ever promoted")
+
+    def let_previous_go(self, before: datetime) -> None:
+        """Mark for removal what search has not read since that time."""
+        old = sa.and_(kb_spaces.c.role == "previous", kb_spaces.c.since < before)
+        with self._engine.begin() as connection:
+            connection.execute(kb_spaces.update().where(old).values(role="dropped", since=datetime.now(UTC)))
+
+    def dropped(self) -> list[KbSpace]:
+        """Those of all knowledge bases that are to be removed."""
+        with reading(self._engine) as connection:
+            rows = connection.execute(sa.select(kb_spaces).where(kb_spaces.c.role == "dropped")).mappings()
+            return [KbSpace(**row) for row in rows]
+
+    def remove(self, space: KbSpace) -> None:
+        """Remove the row of a space whose data is gone, unless it is wanted again by now."""
+        same = sa.and_(kb_spaces.c.kb_id == space.kb_id, kb_spaces.c.space_id == space.space_id)
+        with self._engine.begin() as connection:
+            connection.execute(kb_spaces.delete().where(same, kb_spaces.c.role == "dropped"))
+
+    def _swap(self, kb_id: str, role: SpaceRole, why_not: str) -> list[KbSpace]:
+        with deciding(self._engine) as connection:
+            standing = _read(connection, kb_id)
+            chosen = _with_role(standing, role)
+            if chosen is None:
+                raise UsageError(f"{kb_id} has no {role} space: {why_not}.")
+            return _write(connection, standing, with_serving(standing, chosen))
+
+    def _is_empty(self, standing: Sequence[KbSpace]) -> bool:
+        """Whether nothing is in the serving space."""
+        serving = _with_role(standing, "serving")
+        if serving is None:
+            return True
+        here = sa.and_(ledger.c.kb_id == serving.kb_id, ledger.c.space == serving.space_id, ledger.c.output_hash != "")
+        with reading(self._engine) as connection:
+            return connection.execute(sa.select(ledger.c.unit).where(here).limit(1)).first() is None
+
+
+def with_wanted(standing: Sequence[KbSpace], wanted: KbSpace, is_empty: bool) -> list[KbSpace]:
+    """Spaces once the settings ask for one: it serves where nothing is served yet, else it is built as the candidate.
+
+    A candidate that nobody wants any more is dropped.
+
+    Args:
+        is_empty: nothing is in the serving space.
+    """
+    serving = _with_role(standing, "serving")
+    if serving and serving.space_id == wanted.space_id:
+        return _with_roles(standing, {space.space_id: "dropped" for space in standing if space.role == "candidate"})
+    if serving is None or is_empty:
+        roles: dict[str, SpaceRole] = {serving.space_id: "dropped"} if serving else {}
+        return _with_roles(standing, {**roles, wanted.space_id: "serving"}, wanted)
+    others: dict[str, SpaceRole] = {space.space_id: "dropped" for space in standing if space.role == "candidate"}
+    return _with_roles(standing, {**others, wanted.space_id: "candidate"}, wanted)
+
+
+def with_serving(standing: Sequence[KbSpace], chosen: KbSpace) -> list[KbSpace]:
+    """Spaces once search reads another: the one before is kept, what was kept until then is dropped."""
+    roles: dict[str, SpaceRole] = {}
+    for space in standing:
+        if space.role in ("previous", "candidate"):
+            roles[space.space_id] = "dropped"
+        elif space.role == "serving":
+            roles[space.space_id] = "previous"
+    return _with_roles(standing, {**roles, chosen.space_id: "serving"})
+
+
+def _with_role(spaces: Sequence[KbSpace], role: SpaceRole) -> KbSpace | None:
+    return next((space for space in spaces if space.role == role), None)
+
+
+def _with_roles(
+    standing: Sequence[KbSpace], roles: dict[str, SpaceRole], fresh: KbSpace | None = None
+) -> list[KbSpace]:
+    known = {space.space_id: space for space in standing}
+    if fresh is not None:
+        known.setdefault(fresh.space_id, fresh)
+    now = datetime.now(UTC)
+    changed = [
+        replace(space, role=roles[key], since=now) if roles.get(key, space.role) != space.role else space
+        for key, space in known.items()
+    ]
+    return sorted(changed, key=lambda space: space.order)
+
+
+def _read(connection: sa.Connection, kb_id: str) -> list[KbSpace]:
+    rows = connection.execute(sa.select(kb_spaces).where(kb_spaces.c.kb_id == kb_id)).mappings()
+    return sorted((KbSpace(**row) for row in rows), key=lambda space: space.order)
+
+
+def _write(connection: sa.Connection, before: Sequence[KbSpace], after: list[KbSpace]) -> list[KbSpace]:
+    changed = [space for space in after if space not in before]
+    upsert(kb_spaces, connection, [{name: getattr(space, name) for name in _COLUMNS} for space in changed])
+    return after
