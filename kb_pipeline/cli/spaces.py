@@ -6,16 +6,11 @@ import click
 
 from kb_pipeline.cli.home import open_store
 from kb_pipeline.cli.output import print_json, print_table
-from kb_pipeline.errors import UsageError
+from kb_pipeline.kb_settings import OWN_SETTINGS, changed
 
 if TYPE_CHECKING:
     from kb_pipeline.lifecycle.spaces import Swap
-    from kb_pipeline.settings import Settings
-    from kb_pipeline.storage.catalog_records import KnowledgeBase
     from kb_pipeline.storage.store import Store
-
-OWN_SETTINGS = ("embedding_model", "chunk_unit", "chunk_size", "chunk_overlap")
-"""What a knowledge base may set for itself."""
 
 
 @click.command("spaces")
@@ -77,7 +72,7 @@ def set_command(kb: str, values: tuple[str, ...], as_json: bool) -> None:
     store = open_store()
     base = store.catalog.knowledge_base(kb)
     if values:
-        store.catalog.set_settings(base.kb_id, own_settings(store.settings, base, values))
+        store.catalog.set_settings(base.kb_id, changed(store.settings, base.settings, values))
         base = store.catalog.knowledge_base(base.kb_id)
     settings = store.settings_of(base)
     size, overlap = settings.split_sizes
@@ -92,37 +87,6 @@ def set_command(kb: str, values: tuple[str, ...], as_json: bool) -> None:
     print_table(rows, ["name", "value", "from"])
     if values:
         click.echo(f"Next: kb sync {base.kb_id}")
-
-
-def own_settings(settings: "Settings", base: "KnowledgeBase", values: tuple[str, ...]) -> dict[str, Any]:
-    """A knowledge base's own settings with changes given as `NAME=VALUE`.
-
-    Raises: UsageError: a name or value that cannot be. SystemicError: a model that is not on this machine.
-    """
-    from pydantic import ValidationError
-
-    from kb_pipeline.services.embedders import open_embedder
-    from kb_pipeline.storage.layout import Layout
-
-    own = dict(base.settings)
-    for value in values:
-        name, separator, given = value.partition("=")
-        name = name.strip().lower()
-        if not separator or name not in OWN_SETTINGS:
-            raise UsageError(f"{value!r}: give NAME=VALUE, NAME one of {', '.join(OWN_SETTINGS).upper()}.")
-        own.pop(name, None)
-        if given:
-            own[name] = given
-    try:
-        checked = type(settings)(**{**settings.model_dump(include=settings.model_fields_set), **own})
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = str(first["loc"][0]).upper() if first["loc"] else "A value"
-        raise UsageError(f"{name} is wrong: {first['msg'].removeprefix('Value error, ')}.") from None
-    made = {name: getattr(checked, name) for name in own}
-    if "embedding_model" in made:
-        open_embedder(checked, Layout.of(checked).models)
-    return made
 
 
 def _spaces(store: "Store", kb_id: str) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ def promote(store: Store, kb_id: str, force: bool = False) -> Swap:
         candidate = next((space for space in store.spaces.of(kb_id) if space.role == "candidate"), None)
         if candidate and not force:
             _check_whole(store, candidate)
-        return _settled(store, kb_id, store.spaces.promote(kb_id))
+        return _swap(store.spaces.promote(kb_id))
 
 
 def roll_back(store: Store, kb_id: str) -> Swap:
@@ -42,7 +42,7 @@ def roll_back(store: Store, kb_id: str) -> Swap:
     Raises: UsageError: nothing is kept, or a sync is at work.
     """
     with store.holding(store.catalog.sources(kb_id)):
-        return _settled(store, kb_id, store.spaces.roll_back(kb_id))
+        return _swap(store.spaces.roll_back(kb_id))
 
 
 def promote_if_whole(store: Store, kb_id: str) -> bool:
@@ -50,7 +50,7 @@ def promote_if_whole(store: Store, kb_id: str) -> bool:
     candidate = next((space for space in store.spaces.of(kb_id) if space.role == "candidate"), None)
     if candidate is None or built(store, candidate).waiting:
         return False
-    _settled(store, kb_id, store.spaces.promote(kb_id))
+    store.spaces.promote(kb_id)
     return True
 
 
@@ -92,9 +92,7 @@ def _drop(store: Store, space: KbSpace) -> None:
         store.spaces.remove(space)
 
 
-def _settled(store: Store, kb_id: str, spaces: list[KbSpace]) -> Swap:
-    for source in store.catalog.sources(kb_id):
-        store.documents.settle_anew(source, LAST_STAGE)
+def _swap(spaces: list[KbSpace]) -> Swap:
     previous = next(space for space in spaces if space.role == "previous")
     return Swap(serving=spaces[0], previous=previous)
 

@@ -8,14 +8,16 @@ import sqlalchemy as sa
 
 from kb_pipeline.errors import UsageError
 from kb_pipeline.storage.catalog_records import KbSpace, SpaceRole
+from kb_pipeline.storage.documents import settle_anew
 from kb_pipeline.storage.engine import deciding, reading, upsert
 from kb_pipeline.storage.tables import kb_spaces, ledger
 
+_LAST_STAGE = "chunk_index"
 _COLUMNS = [column.name for column in kb_spaces.columns]
 
 
 class Spaces:
-    """Reads and writes of kb_spaces; a change of roles is one transaction, so that search sees one or the other."""
+    """Reads and writes of kb_spaces. A swap is one transaction: search and documents say one or the other."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
@@ -77,7 +79,9 @@ class Spaces:
             chosen = _with_role(standing, role)
             if chosen is None:
                 raise UsageError(f"{kb_id} has no {role} space: {why_not}.")
-            return _write(connection, standing, with_serving(standing, chosen))
+            swapped = _write(connection, standing, with_serving(standing, chosen))
+            settle_anew(connection, kb_id, _LAST_STAGE)
+            return swapped
 
     def _is_empty(self, standing: Sequence[KbSpace]) -> bool:
         """Whether nothing is in the serving space."""

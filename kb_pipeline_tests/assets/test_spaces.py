@@ -234,9 +234,7 @@ def test_a_base_in_which_nothing_was_indexed_is_served_from_what_it_asks_for(hom
     make(home, embedding_model="fake:other:16")
     (folder / "rope.md").write_text("Coil a wet rope loosely.")
     home.sync(source_of(home))
-    assert [space.embedding_model for space in home.store.spaces.of("k") if space.role == "serving"] == [
-        "fake:other:16"
-    ]
+    assert home.store.spaces.of("k")[0].embedding_model == "fake:other:16"
     assert home.documents()["rope.md"]["status"] == "ready"
 
 

@@ -84,17 +84,20 @@ class Driver:
         return Outcome(counts)
 
 
-def state_of(store: Store) -> dict[str, Any]:
-    """All that a knowledge base's readers could see, without times, runs and source ids: to be held against another."""
+def state_of(store: Store, role: str = "serving") -> dict[str, Any]:
+    """All that a knowledge base's readers could see, without times, runs and source ids: to be held against another.
+
+    Of a space that is not served, only what is in it.
+    """
     documents = {
         row["document_id"]: {**{name: row[name] for name in _COMPARED}, "is_missing": row["missing_since"] is not None}
         for base in store.catalog.knowledge_bases()
         for row in store.documents.rows(base.kb_id)
-        if row["status"] != "archived"
+        if row["status"] != "archived" and role == "serving"
     }
     skipped = {"source_id", "fetched_at"}
     datasets = {}
-    serving = {b.kb_id: s for b in store.catalog.knowledge_bases() for s in store.spaces.of(b.kb_id)[:1]}
+    serving = {b.kb_id: s for b in store.catalog.knowledge_bases() for s in store.spaces.of(b.kb_id) if s.role == role}
     for table in PARQUET_TABLES:
         rows: list[dict[str, Any]] = []
         for source in store.catalog.sources():

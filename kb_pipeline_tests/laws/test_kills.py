@@ -33,11 +33,16 @@ CASES = {
     "unforget": (FIRST, ["sync", "forget"], "unforget"),
     "remove": (FIRST, ["sync"], "remove"),
     "share": (FIRST, ["sync"], "share"),
-    "maintain": (FIRST, ["sync", "edits"], "maintain"),
+    "maintain": (FIRST, ["sync", "edit_often"], "maintain"),
+    "other settings": (LATER, ["sync"], "resize"),
+    "promote": (FIRST, ["sync", "resize"], "promote"),
+    "after a promotion": (LATER, ["sync", "resize", "promote"], "sync"),
+    "removing a space": (FIRST, ["sync", "resize", "promote"], "expire"),
 }
 """name -> (records at that time, what was done before, what is cut off)."""
 ALONE = {
     "storage.catalog:Catalog.set_budget": "one transaction of a command",
+    "storage.catalog:Catalog.set_settings": "one transaction of a command",
     "storage.catalog:Catalog.source_was_requested": "one transaction of the sensor",
     "storage.catalog:Catalog.record_event": "one transaction, after the answer",
     "storage.ledger:Ledger.doubt": "one transaction, tested with lost blobs",
