@@ -241,9 +241,10 @@ def parts_of(layout: Layout, table: Table) -> set[tuple[str, str]]:
 
 
 def splits_of(layout: Layout, table: Table, kb_id: str, source_id: str) -> list[str]:
-    """Ways of splitting that a source has rows of; none where the table knows no such thing."""
-    found = layout.dataset(table.name, kb_id, source_id).glob(f"{SPLIT_FOLDER}*")
-    return sorted(folder.name.removeprefix(SPLIT_FOLDER) for folder in found)
+    """Ways of splitting that a source has rows of; "" for rows of before there were several."""
+    folder = layout.dataset(table.name, kb_id, source_id)
+    found = sorted(each.name.removeprefix(SPLIT_FOLDER) for each in folder.glob(f"{SPLIT_FOLDER}*"))
+    return [*found, ""] if next(folder.glob("part-*.parquet"), None) else found
 
 
 def write_empty(layout: Layout, table: Table) -> None:

@@ -13,6 +13,7 @@ from kb_pipeline.lifecycle.maintenance import maintain_tenant
 from kb_pipeline.lifecycle.sharing import set_scope
 from kb_pipeline.lifecycle.spaces import built, promote, roll_back
 from kb_pipeline.query import OPERATOR, Query
+from kb_pipeline.records import vector_space_of
 from kb_pipeline.schemas import CHUNKS
 from kb_pipeline.services.embedders import open_embedder
 from kb_pipeline.settings import Settings
@@ -278,6 +279,26 @@ def test_sql_shows_the_chunks_that_search_reads(synced):
     assert Analytics(synced.store).query(count)[1] == before
     promote(synced.store, "k")
     assert Analytics(synced.store).query(count)[1] == [(len(synced.indexed()),)]
+
+
+def test_a_home_of_before_there_were_spaces_is_made_anew_with_the_vectors_it_has(synced):
+    store, source = synced.store, source_of(synced)
+    (space,) = store.spaces.of("k")
+    before, index = synced.indexed(), store.index("account-default", space.space_id)
+    old = index.path.with_name(f"chunks-{vector_space_of(space.space_id)}.lance")
+    index.path.rename(old)
+    folder = store.layout.dataset("chunks", "k", source.source_id)
+    for part in (folder / f"split_id={space.split_id}").iterdir():
+        part.rename(folder / part.name)
+    with store.catalog.engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM ledger WHERE space <> ''"))
+        connection.execute(kb_spaces.delete())
+    report = synced.sync(source)
+    assert (report.new, report.embedded, synced.indexed()) == (0, 0, before)
+    maintain_tenant(store, "account-default")
+    assert not list(folder.glob("part-*"))
+    assert store.index("account-default", vector_space_of(space.space_id)).count_rows("k", source.source_id) == 0
+    assert synced.indexed() == before
 
 
 def test_the_ledger_tells_failures_of_spaces_apart(synced):
