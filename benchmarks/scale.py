@@ -4,8 +4,8 @@
 
 Documents are small and made; the embedder is the deterministic `fake:scale:64`, so that what is timed is ours. Every
 measurement is a process of its own (its peak memory is its own), and `beyond_empty_s` is what it takes more than a run
-of the same assets on an empty source of the same home, measured in that process; `beyond_warm_s` what an edit takes more
-than a re-sync without one. A new chunk size builds a second space beside the first.
+of the same assets on an empty source of the same home, measured in that process; `beyond_warm_s` what an edit takes
+more than a re-sync without one. A new chunk size builds a second space beside the first.
 """
 
 import argparse

@@ -56,6 +56,7 @@ class Indexer:
         whole = [record for record in records if record["document_id"] not in failed]
         sizes = Counter(str(record["document_id"]) for record in whole)
         rows = index_rows(whole, vectors, self.dims)
+        run.store.ledger.reopen(run.lane, list(sizes))
         self.index_table.replace_documents(source.kb_id, source.source_id, list(sizes), rows)
         embedded = {record["document_id"] for record in whole if record["indexed_hash"] in missing}
         run.count(written=len(whole), documents_embedded=len(embedded))

@@ -14,7 +14,7 @@ from kb_pipeline.assets.spaces import wanted_space, works_of
 from kb_pipeline.assets.stage import guarded
 from kb_pipeline.connectors.base import Connector
 from kb_pipeline.errors import UnitFailure
-from kb_pipeline.records import Item
+from kb_pipeline.records import Item, vector_space_of
 from kb_pipeline.retries import is_due
 from kb_pipeline.schemas import CHUNKS, DOCUMENTS, RAW_ITEMS
 from kb_pipeline.services.embedders import Embedders
@@ -74,7 +74,12 @@ class Planner:
         self._limits = ParseLimits.of(store.settings)
         wanted = wanted_space(store, source.kb_id, embedders)
         works = works_of(store.spaces.would_have(wanted), embedders)
-        built = [SpacePlan(store, source, work) for work in works if work.embedder]
+        counted: dict[str, set[str]] = {}
+        built = [
+            SpacePlan(store, source, work, counted.setdefault(vector_space_of(work.space.space_id), set()))
+            for work in works
+            if work.embedder
+        ]
         self._documents = Lane("documents", source.kb_id, source.source_id)
         self._splits: dict[Lane, list[SpacePlan]] = {}
         for space in built:

@@ -59,12 +59,13 @@ def index_spaces(run: StageRun, embedders: Embedders) -> None:
         if work.embedder:
             index_source(part, work, tenant)
         else:
-            drop_outdated_rows(part, work.space, partial(store.index(tenant, space_id).delete_documents, kb_id))
-    if not works[0].embedder and promote_if_whole(store, kb_id):
+            drop_outdated_rows(part, work.space, store.index(tenant, space_id))
+        if work.is_served:  # it comes first: what fails on the way into a candidate changes nothing about it
+            store.documents.settle(run.source, run.stage)
+            store.documents.release_unfinished(run.source)
+    if not works[0].embedder and promote_if_whole(store, run.source):
         dg.get_dagster_logger().warning(f"{works[0].space.space_id} cannot be added to any more: {kb_id} left it.")
     run.space = store.spaces.of(kb_id)[0].space_id  # what the checks look at: what search reads
-    store.documents.settle(run.source, run.stage)
-    store.documents.release_unfinished(run.source)
 
 
 def index_source(run: StageRun, work: SpaceWork, tenant: str) -> None:

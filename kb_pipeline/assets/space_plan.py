@@ -16,10 +16,12 @@ from kb_pipeline.storage.store import Store
 class SpacePlan:
     """What a source's documents would cost in one space.
 
+    Args:
+        counted: hashes of the texts that were counted already, for this or another space of the model.
     Raises: UsageError: nobody knows what its embedder costs.
     """
 
-    def __init__(self, store: Store, source: SourceRow, work: SpaceWork) -> None:
+    def __init__(self, store: Store, source: SourceRow, work: SpaceWork, counted: set[str]) -> None:
         self.work, self.rules, embedder = work, work.rules, work.built_with
         tenant = store.catalog.knowledge_base(source.kb_id).tenant
         self.recipe = s5_embed.recipe_of(work.space.space_id, tenant)
@@ -28,7 +30,7 @@ class SpacePlan:
         self._price = usd_per_token(store, embedder.space)
         self._tables = s5_embed.tables_alike(store, tenant, work.table_space)
         self._calls = ModelCalls(store.catalog.engine, call_kind(embedder.space), source.kb_id, source.source_id, "")
-        self._counted: set[str] = set()
+        self._counted = counted
 
     def embed(self, rows: Sequence[Mapping[str, Any]]) -> tuple[int, int, float]:
         """(texts that have no vector yet and go to the model, their tokens, what those cost in USD)."""
@@ -38,5 +40,5 @@ class SpacePlan:
             known.update(self._calls.results(list(texts)))
         missing = [text for digest, text in texts.items() if digest not in known]
         tokens = sum(self.work.built_with.count_tokens(missing))
-        self._counted |= texts.keys()
+        self._counted.update(texts)
         return len(missing), tokens, tokens * self._price

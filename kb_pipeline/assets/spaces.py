@@ -1,11 +1,12 @@
 """Which spaces a sync works on, how texts are split and embedded for each, and what is kept of those before."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from kb_pipeline.assets.stage import StageRun
-from kb_pipeline.errors import KbError
+from kb_pipeline.errors import KbError, UsageError
 from kb_pipeline.records import Space, vector_space_of
 from kb_pipeline.schemas import CHUNKS
 from kb_pipeline.services.embedder import Embedder
@@ -13,6 +14,7 @@ from kb_pipeline.services.embedders import Embedders
 from kb_pipeline.settings import Settings
 from kb_pipeline.stages.chunk import SplitRules
 from kb_pipeline.storage.catalog_records import KbSpace
+from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.store import Store
 
 
@@ -74,9 +76,13 @@ def wanted_space(store: Store, kb_id: str, embedders: Embedders) -> KbSpace:
 def spaces_to_sync(store: Store, kb_id: str, embedders: Embedders) -> list[SpaceWork]:
     """The spaces a sync has to see to once a knowledge base has the one it wants; the serving one first.
 
-    Raises: KbError: the model that the settings name cannot be had.
+    Raises: UsageError: the model that the settings name cannot be had, which is the trouble of this base alone.
     """
-    return works_of(store.spaces.want(wanted_space(store, kb_id, embedders)), embedders)
+    try:
+        wanted = wanted_space(store, kb_id, embedders)
+    except KbError as error:
+        raise UsageError(f"{kb_id} cannot be embedded: {error}") from error
+    return works_of(store.spaces.want(wanted), embedders)
 
 
 def works_of(spaces: Sequence[KbSpace], embedders: Embedders) -> list[SpaceWork]:
@@ -99,13 +105,20 @@ def split_id(rules: SplitRules, embedder: Embedder) -> str:
 
 def drop_outdated_chunks(run: StageRun) -> None:
     """Remove the chunks of documents that have changed or left since they were split; nothing is made anew."""
-    outdated = run.store.ledger.outdated(run.lane, run.upstream("documents"))
-    run.retire(outdated, run.store.dataset(CHUNKS, run.source, run.space).delete)
+    dataset = run.store.dataset(CHUNKS, run.source, run.space)
+    run.heal_dataset(dataset)
+    run.retire(run.store.ledger.outdated(run.lane, run.upstream("documents")), dataset.delete)
 
 
-def drop_outdated_rows(run: StageRun, space: KbSpace, delete: Callable[[Sequence[str]], object]) -> None:
+def drop_outdated_rows(run: StageRun, space: KbSpace, index: ChunkIndex) -> None:
     """The same for rows of the index: what search can be led back to says nothing that its source does not say."""
-    run.retire(run.store.ledger.outdated(run.lane, run.upstream("chunks", space.split_id)), delete)
+    store, kb_id, source_id = run.store, run.source.kb_id, run.source.source_id
+    delete = partial(index.delete_documents, kb_id)
+    run.heal(index.count_rows(kb_id, source_id), lambda: index.document_ids(kb_id, source_id), delete)
+    outdated = store.ledger.outdated(run.lane, run.upstream("chunks", space.split_id))
+    run.retire(outdated, delete)
+    if run.is_served:
+        store.documents.update({"document_id": document, "chunks": 0} for document in outdated)
 
 
 def _rules(unit: str, size: int, overlap: int, embedder: Embedder) -> SplitRules:

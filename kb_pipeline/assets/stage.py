@@ -164,6 +164,7 @@ class StageRun:
             failed = {entry.unit for entry in entries if entry.failure}
             table = table_of(dataset.table, [row for row in rows if row["document_id"] not in failed])
         replaced = [entry.unit for entry in entries if entry.failure is None or entry.failure.kind in REMOVES_OUTPUT]
+        self.store.ledger.reopen(self.lane, replaced)
         dataset.replace(table, replaced)
         self.count(written=table.num_rows)
         self.record(entries)
@@ -204,6 +205,7 @@ class StageRun:
     def retire(self, removed: Sequence[str], delete: Callable[[Sequence[str]], object]) -> None:
         """Remove the output of units whose input is gone."""
         if removed:
+            self.store.ledger.reopen(self.lane, removed)
             delete(removed)
             self.store.ledger.remove(self.lane, removed)
             self.count(removed=len(removed))

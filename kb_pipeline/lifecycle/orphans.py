@@ -1,11 +1,11 @@
 """Rows of a search table that nobody accounts for, and their removal under the locks of the sources they name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from kb_pipeline.errors import UsageError
-from kb_pipeline.storage.catalog_records import SourceRow
+from kb_pipeline.storage.catalog_records import KbSpace, SourceRow
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.store import Store
 
@@ -71,8 +71,7 @@ def _strays(store: Store, index: ChunkIndex, named: dict[tuple[str, str], set[st
     bases = {
         base.kb_id
         for base in store.catalog.knowledge_bases()
-        if base.tenant == index.tenant
-        and any(space.space_id == index.space_id for space in store.spaces.of(base.kb_id))
+        if base.tenant == index.tenant and _may_have(store.spaces.of(base.kb_id), index.space_id)
     }
     standing: dict[tuple[str, str], SourceRow] = {(s.kb_id, s.source_id): s for s in store.catalog.sources()}
     for (kb_id, source_id), documents in sorted(named.items()):
@@ -80,3 +79,8 @@ def _strays(store: Store, index: ChunkIndex, named: dict[tuple[str, str], set[st
             yield Stray(kb_id=kb_id, source_id=source_id, documents=None)
         elif gone := documents - store.documents.owners(sorted(documents)).keys():
             yield Stray(kb_id=kb_id, source_id=source_id, documents=tuple(sorted(gone)))
+
+
+def _may_have(spaces: Sequence[KbSpace], space_id: str) -> bool:
+    """Whether a base has rows in a space; one of before there were spaces tells at its next sync."""
+    return not spaces or any(space.space_id == space_id for space in spaces)

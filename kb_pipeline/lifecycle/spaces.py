@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from kb_pipeline.errors import UsageError
 from kb_pipeline.schemas import CHUNKS
-from kb_pipeline.storage.catalog_records import KbSpace
+from kb_pipeline.storage.catalog_records import KbSpace, SourceRow
 from kb_pipeline.storage.ledger import Built, Lane
 from kb_pipeline.storage.store import Store
 
@@ -45,13 +45,24 @@ def roll_back(store: Store, kb_id: str) -> Swap:
         return _swap(store.spaces.roll_back(kb_id))
 
 
-def promote_if_whole(store: Store, kb_id: str) -> bool:
-    """Promote the candidate if every document is in it or failed there; for a serving space whose model is gone."""
-    candidate = next((space for space in store.spaces.of(kb_id) if space.role == "candidate"), None)
-    if candidate is None or built(store, candidate).waiting:
+def promote_if_whole(store: Store, held: SourceRow) -> bool:
+    """Promote the candidate if every document is in it or was given up; for a serving space whose model is gone.
+
+    Not while another source is at work: the next sync looks again.
+
+    Args:
+        held: source that the caller holds.
+    """
+    others = [source for source in store.catalog.sources(held.kb_id) if source.source_id != held.source_id]
+    try:
+        with store.holding(others):
+            candidate = next((space for space in store.spaces.of(held.kb_id) if space.role == "candidate"), None)
+            if candidate is None or built(store, candidate).waiting:
+                return False
+            store.spaces.promote(held.kb_id)
+            return True
+    except UsageError:
         return False
-    store.spaces.promote(kb_id)
-    return True
 
 
 def built(store: Store, space: KbSpace) -> Built:

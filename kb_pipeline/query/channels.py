@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from kb_pipeline.errors import KbError
+from kb_pipeline.errors import KbError, SystemicError
 from kb_pipeline.query.fusion import merge_dense, merge_sparse
 from kb_pipeline.query.scope import Scope
 from kb_pipeline.stages.terms import coverage
@@ -55,7 +55,7 @@ class Found:
     channels: dict[str, list[Candidate]] = field(default_factory=dict)
     dense: list[DenseFound] = field(default_factory=list)
     failed: dict[str, KbError] = field(default_factory=dict)
-    unread: dict[str, tuple[set[str], str]] = field(default_factory=dict)
+    unread: dict[str, tuple[frozenset[str], str]] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
 
@@ -116,30 +116,41 @@ class Channels:
         limit: int,
     ) -> list[Candidate]:
         failures: list[KbError] = []
-        for vector_space in dict.fromkeys(table.vector_space for table in scope.tables):
+        for vector_space, names in scope.models.items():
             mine = {table: kb_ids for table, kb_ids in scope.tables.items() if table.vector_space == vector_space}
-            model = next(iter(mine)).model
-            bases = {kb_id for kb_ids in mine.values() for kb_id in kb_ids}
+            bases = frozenset(kb_id for kb_ids in mine.values() for kb_id in kb_ids)
             start = time.perf_counter()
             try:
-                embedder = embedder_of(model)
+                model = _model_of(vector_space, names, embedder_of)
                 vector = vector_of(model)
             except KbError as error:
                 failures.append(error)
-                found.unread[model] = bases, str(error)
-                continue
-            if embedder.space.vector_space_id != vector_space:
-                found.unread[model] = bases, "the model that is here is another version"
+                found.unread[names[0]] = bases, str(error)
                 continue
             embedded = time.perf_counter()
             lists = [self._reader(t.tenant, t.space_id).dense(vector, kb_ids, limit) for t, kb_ids in mine.items()]
-            found.dense.append(DenseFound(model, frozenset(bases), embedder.languages, merge_dense(lists)))
+            found.dense.append(DenseFound(model, bases, embedder_of(model).languages, merge_dense(lists)))
             _add(found.timings, "embed", embedded - start)
             _add(found.timings, "dense", time.perf_counter() - embedded)
         if failures and not found.dense:
             found.unread.clear()
             raise failures[0]
         return [each for rank in zip_longest(*(f.candidates for f in found.dense)) for each in rank if each]
+
+
+def _model_of(vector_space: str, names: Sequence[str], embedder_of: Callable[[str], "Embedder"]) -> str:
+    """That of the names which stands for the model of a vector space.
+
+    Raises: KbError: none does.
+    """
+    failure: KbError = SystemicError(f"{names[0]} is another version than the one that made the vectors")
+    for name in names:
+        try:
+            if embedder_of(name).space.vector_space_id == vector_space:
+                return name
+        except KbError as error:
+            failure = error
+    raise failure
 
 
 def _add(timings: dict[str, float], name: str, seconds: float) -> None:

@@ -25,11 +25,10 @@ class VisibleBase(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table to read: whose, of which space, and by which model its vectors are compared."""
+    """A table to read: whose, and of which space."""
 
     tenant: str
     space_id: str
-    model: str
 
     @property
     def vector_space(self) -> str:
@@ -44,16 +43,24 @@ class Scope:
     Attributes:
         tables: kb_ids by the table that serves them; nothing else is opened.
         names: name by kb_id, also of those in which nothing was indexed yet.
+        models: by what their vectors may be compared in, the names that the bases know the model by.
 
     """
 
     tables: Mapping[Table, tuple[str, ...]]
     names: Mapping[str, str]
+    models: Mapping[str, tuple[str, ...]]
 
     @property
     def kb_ids(self) -> list[str]:
         """All of them, sorted."""
         return sorted(self.names)
+
+    @property
+    def unindexed(self) -> list[str]:
+        """Names of those in which nothing was indexed yet, sorted."""
+        indexed = {kb_id for kb_ids in self.tables.values() for kb_id in kb_ids}
+        return sorted(name for kb_id, name in self.names.items() if kb_id not in indexed)
 
 
 def scope_of(visible: Sequence[VisibleBase], wanted: str | Sequence[str] | None) -> Scope:
@@ -64,10 +71,16 @@ def scope_of(visible: Sequence[VisibleBase], wanted: str | Sequence[str] | None)
     names = [wanted] if isinstance(wanted, str) else [str(name) for name in wanted or ()]
     bases = list(visible) if not any(names) else [base for name in names if name for base in _named(visible, name)]
     tables: dict[Table, list[str]] = {}
+    models: dict[str, set[str]] = {}
     for base in {base.kb_id: base for base in bases}.values():
         if base.space_id and base.embedding_model:
-            tables.setdefault(Table(base.tenant, base.space_id, base.embedding_model), []).append(base.kb_id)
-    return Scope({table: tuple(sorted(ids)) for table, ids in tables.items()}, {b.kb_id: b.name for b in bases})
+            tables.setdefault(Table(base.tenant, base.space_id), []).append(base.kb_id)
+            models.setdefault(vector_space_of(base.space_id), set()).add(base.embedding_model)
+    return Scope(
+        tables={table: tuple(sorted(ids)) for table, ids in tables.items()},
+        names={base.kb_id: base.name for base in bases},
+        models={space: tuple(sorted(names)) for space, names in models.items()},
+    )
 
 
 def _named(visible: Sequence[VisibleBase], name: str) -> list[VisibleBase]:

@@ -4,10 +4,8 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kb_pipeline import ids
@@ -17,6 +15,7 @@ from kb_pipeline.query.channels import CHANNELS, Channel, Channels, Found
 from kb_pipeline.query.citations import hit_of, sources_of
 from kb_pipeline.query.events import EventLog, event_of, record
 from kb_pipeline.query.fusion import K, Ranked, fuse, merge_equal
+from kb_pipeline.query.once import Once
 from kb_pipeline.query.result import SearchResult
 from kb_pipeline.query.scope import Scope, VisibleBase, scope_of
 from kb_pipeline.query.tool import SearchTool, tool_for
@@ -37,6 +36,7 @@ CANDIDATES = 50
 """Passages each channel brings, at least."""
 MAX_TOP_K = 1_000
 _CACHED_VECTORS = 1_024
+_OPEN_MODELS = 16
 
 
 class QueryCatalog(EventLog, Protocol):
@@ -63,11 +63,9 @@ class Query:
         self._process = os.getpid()
         self._writer = ThreadPoolExecutor(1, "kb-events")
         self._catalog = self._pool.submit(catalog)
-        self._open_embedder = embedder
-        self._embedders: dict[str, Future[Embedder]] = {}
-        self._opening = Lock()
+        self._embedder = Once(embedder, _OPEN_MODELS)
         self._channels = Channels(settings.storage_root, self._pool)
-        self._vector = lru_cache(maxsize=_CACHED_VECTORS)(self._embed)
+        self._vector: Once[tuple[str, str], NDArray[np.float32]] = Once(self._embed, _CACHED_VECTORS)
 
     def search(
         self,
@@ -176,13 +174,13 @@ class Query:
         self._pool.submit(engine)
         self._pool.submit(detect_language, text)
         if "dense" in channels:
-            self._pool.submit(self._vector, self.settings.embedding_model, text)
+            self._pool.submit(self._vector, (self.settings.embedding_model, text))
 
     def _find(self, scope: Scope, channels: Sequence[Channel], text: str, terms: str, limit: int) -> Found:
         if not text or not scope.tables:
             return Found(channels={name: [] for name in channels})
         return self._channels.search(
-            scope, channels, terms, self._embedder, vector_of=lambda model: self._vector(model, text), limit=limit
+            scope, channels, terms, self._embedder, vector_of=lambda model: self._vector((model, text)), limit=limit
         )
 
     def _ranked(self, text: str, language: str, found: Found) -> list[Ranked]:
@@ -206,6 +204,8 @@ class Query:
         notes = [f"The {name} channel was skipped: {error}" for name, error in found.failed.items()]
         if not scope.names:
             notes.append("No knowledge base is visible to this caller.")
+        if scope.unindexed:
+            notes.append(f"Nothing is indexed yet in {', '.join(scope.unindexed)}; `kb sync` does it.")
         if not text:
             notes.append(f"The query {query!r} holds nothing that can be searched.")
         how = "only by their words" if "sparse" in channels else "not at all"
@@ -231,14 +231,9 @@ class Query:
         model = self.settings.embedding_model
         return ids.json_hash({"channels": list(channels), "model": model, "k": K, "candidates": CANDIDATES})
 
-    def _embed(self, model: str, text: str) -> "NDArray[np.float32]":
+    def _embed(self, asked: tuple[str, str]) -> "NDArray[np.float32]":
+        model, text = asked
         return self._embedder(model).embed_query(text)
-
-    def _embedder(self, model: str) -> "Embedder":
-        with self._opening:
-            if model not in self._embedders:
-                self._embedders[model] = self._pool.submit(self._open_embedder, model)
-        return self._embedders[model].result()
 
 
 def open_query(home: "str | Path | None" = None) -> Query:

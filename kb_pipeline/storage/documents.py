@@ -164,17 +164,19 @@ def settle_anew(connection: sa.Connection, kb_id: str, last_stage: str) -> None:
 def _settle(connection: sa.Connection, last_stage: str, kb_id: str, source_id: str | None = None) -> None:
     table = kb_documents.c
     mine = sa.and_(ledger.c.kb_id == kb_id, ledger.c.space.in_(_served(kb_id)))
-    unfinished = sa.and_(table.kb_id == kb_id, table.status.in_((*_WORKING, "pending")))
+    unfinished = sa.and_(table.kb_id == kb_id, table.status.in_((*_WORKING, "pending", "failed")))
     if source_id is not None:
         mine = sa.and_(mine, ledger.c.source_id == source_id)
         unfinished = sa.and_(unfinished, table.source_id == source_id)
-    failures = sa.select(ledger.c.unit, ledger.c.error_kind, ledger.c.error).where(mine, ledger.c.status == "failed")
+    standing = sa.and_(mine, ledger.c.status == "failed")
+    failures = sa.select(ledger.c.unit, ledger.c.error_kind, ledger.c.error).where(standing)
+    failed = sa.select(ledger.c.unit).where(standing)
     done = sa.select(ledger.c.unit).where(mine, ledger.c.stage == last_stage, ledger.c.status == "done")
     change = kb_documents.update().where(unfinished).values(updated_at=datetime.now(UTC))
     for unit, kind, error in connection.execute(failures).all():
         outcome = {"status": "pending" if kind == "budget" else "failed", "error_kind": kind, "error": error}
         connection.execute(change.where(table.document_id == unit).values(**outcome))
-    ready = change.where(table.document_id.in_(done))
+    ready = change.where(table.document_id.in_(done), table.document_id.not_in(failed))
     connection.execute(ready.values(status="ready", error_kind=None, error=None))
 
 

@@ -42,7 +42,7 @@ class Spaces:
         return with_wanted(standing, wanted, self._is_empty(standing))
 
     def promote(self, kb_id: str) -> list[KbSpace]:
-        """Let search read the candidate; what it read before stays for `roll_back`.
+        """Let search read the candidate; what it read before stays for `roll_back`. All sources are to be held.
 
         Raises: UsageError: there is no candidate.
         """
@@ -102,13 +102,14 @@ def with_wanted(standing: Sequence[KbSpace], wanted: KbSpace, is_empty: bool) ->
         is_empty: nothing is in the serving space.
     """
     serving = _with_role(standing, "serving")
-    if serving and serving.space_id == wanted.space_id:
-        return _with_roles(standing, {space.space_id: "dropped" for space in standing if space.role == "candidate"})
+    roles: dict[str, SpaceRole] = {space.space_id: "dropped" for space in standing if space.role == "candidate"}
     if serving is None or is_empty:
-        roles: dict[str, SpaceRole] = {serving.space_id: "dropped"} if serving else {}
-        return _with_roles(standing, {**roles, wanted.space_id: "serving"}, wanted)
-    others: dict[str, SpaceRole] = {space.space_id: "dropped" for space in standing if space.role == "candidate"}
-    return _with_roles(standing, {**others, wanted.space_id: "candidate"}, wanted)
+        if serving:
+            roles[serving.space_id] = "dropped"
+        roles[wanted.space_id] = "serving"
+    elif serving.space_id != wanted.space_id:
+        roles[wanted.space_id] = "candidate"
+    return _with_roles(standing, roles, wanted)
 
 
 def with_serving(standing: Sequence[KbSpace], chosen: KbSpace) -> list[KbSpace]:
@@ -130,8 +131,8 @@ def _with_roles(
     standing: Sequence[KbSpace], roles: dict[str, SpaceRole], fresh: KbSpace | None = None
 ) -> list[KbSpace]:
     known = {space.space_id: space for space in standing}
-    if fresh is not None:
-        known.setdefault(fresh.space_id, fresh)
+    if fresh is not None:  # its model may go by another name now: a folder that was moved, a shorter spelling
+        known[fresh.space_id] = replace(known.get(fresh.space_id, fresh), embedding_model=fresh.embedding_model)
     now = datetime.now(UTC)
     changed = [
         replace(space, role=roles[key], since=now) if roles.get(key, space.role) != space.role else space

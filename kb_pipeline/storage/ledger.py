@@ -164,6 +164,17 @@ class Ledger:
             )
         upsert(ledger, self._engine, rows)
 
+    def reopen(self, lane: Lane, units: Sequence[str]) -> None:
+        """Let units count as not done; called before their output is touched.
+
+        Without it a run that dies between data and ledger would leave new output beside an old row, and a source that
+        goes back to what it was would find that row in order.
+        """
+        if units:
+            here = sa.and_(_in(lane), ledger.c.recipe != "", ledger.c.unit.in_(units))
+            with self._engine.begin() as connection:
+                connection.execute(ledger.update().where(here).values(recipe=""))
+
     def doubt(self, lane: Lane, unit: str, failure: UnitFailure) -> None:
         """Let a stage do a unit again whose output turned out to be unusable."""
         here = sa.and_(_in(lane), ledger.c.unit == unit)
@@ -226,16 +237,20 @@ class Ledger:
         return done, rows
 
     def built(self, kb_id: str, split_id: str, space_id: str) -> Built:
-        """How far a space is, over all sources."""
+        """How far a space is, over all sources; what will be tried again is still to come."""
         document, chunk, row = ledger.alias("document"), ledger.alias("chunk"), ledger.alias("row")
         joined = document.outerjoin(chunk, _same_unit(chunk, document, Lane("chunks", kb_id, "", split_id))).outerjoin(
             row, _same_unit(row, document, Lane("chunk_index", kb_id, "", space_id))
         )
         is_failed = sa.or_(
-            sa.and_(chunk.c.status == "failed", chunk.c.input_hash == document.c.output_hash),
-            sa.and_(row.c.status == "failed", row.c.input_hash == chunk.c.output_hash),
+            sa.and_(_is_given_up(chunk), chunk.c.input_hash == document.c.output_hash),
+            sa.and_(_is_given_up(row), row.c.input_hash == chunk.c.output_hash),
         )
-        is_done = sa.and_(chunk.c.input_hash == document.c.output_hash, row.c.input_hash == chunk.c.output_hash)
+        is_done = sa.and_(
+            row.c.status == "done",
+            chunk.c.input_hash == document.c.output_hash,
+            row.c.input_hash == chunk.c.output_hash,
+        )
         state = sa.case((is_failed, "failed"), (is_done, "done"), else_="waiting")
         here = sa.and_(document.c.stage == "documents", document.c.kb_id == kb_id, document.c.output_hash != "")
         found = sa.select(state.label("state")).select_from(joined).where(here).subquery()
@@ -254,6 +269,17 @@ class Ledger:
         )
         with reading(self._engine) as connection:
             return connection.execute(query).first() is None
+
+    def failed(self, kb_id: str) -> dict[str, set[str]]:
+        """Kinds of the failures that stand, by unit, in whatever stage and space."""
+        query = sa.select(ledger.c.unit, ledger.c.error_kind).where(
+            ledger.c.kb_id == kb_id, ledger.c.status == "failed"
+        )
+        found: dict[str, set[str]] = {}
+        with reading(self._engine) as connection:
+            for unit, kind in connection.execute(query):
+                found.setdefault(unit, set()).add(kind)
+        return found
 
     def failures(self, lane: Lane) -> list[tuple[str, str, str]]:
         """(document, kind, reason) of the units of a partition that stand as failed."""
@@ -274,6 +300,10 @@ class Ledger:
         )
         with reading(self._engine) as connection:
             return sha256_hex(*(part for row in connection.execute(query) for part in row))
+
+
+def _is_given_up(rows: sa.FromClause) -> sa.ColumnElement[bool]:
+    return sa.and_(rows.c.status == "failed", rows.c.next_try_at.is_(None))
 
 
 def _in(lane: Lane, rows: sa.FromClause = ledger) -> sa.ColumnElement[bool]:

@@ -250,5 +250,5 @@ def splits_of(layout: Layout, table: Table, kb_id: str, source_id: str) -> list[
 def write_empty(layout: Layout, table: Table) -> None:
     """A zero-row file of the right schema: SQL over a dataset that has no rows yet must not fail."""
     path = layout.parquet / table.name / "empty.parquet"
-    if not path.exists():
+    if not path.exists() or not pq.read_schema(path).equals(table.schema):
         _write(table.schema.empty_table(), path)

@@ -115,7 +115,7 @@ def nested(depth):
 
 def planned(home, source, connector):
     with Sandbox(home.store.settings) as sandbox:
-        return Planner(home.store, source, HashingEmbedder("test", 32), sandbox).plan(connector)
+        return Planner(home.store, source, Embedders(lambda _: HashingEmbedder("test", 32)), sandbox).plan(connector)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ from functools import partial
 import pytest
 import sqlalchemy as sa
 
+from kb_pipeline.assets.plan import Planner
 from kb_pipeline.automation.run import open_syncer
-from kb_pipeline.errors import UsageError
+from kb_pipeline.connectors.document import DocumentConnector
+from kb_pipeline.errors import AuthFailed, SystemicError, UsageError
 from kb_pipeline.lifecycle.forgetting import forget
 from kb_pipeline.lifecycle.maintenance import maintain_tenant
 from kb_pipeline.lifecycle.sharing import set_scope
@@ -15,10 +17,11 @@ from kb_pipeline.lifecycle.spaces import built, promote, roll_back
 from kb_pipeline.query import OPERATOR, Query
 from kb_pipeline.records import vector_space_of
 from kb_pipeline.schemas import CHUNKS
-from kb_pipeline.services.embedders import open_embedder
+from kb_pipeline.services.embedders import embedders_of, open_embedder
+from kb_pipeline.services.sandbox import Sandbox
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.catalog_read import open_reads
-from kb_pipeline.storage.ledger import Lane
+from kb_pipeline.storage.ledger import Built, Lane
 from kb_pipeline.storage.store import Store
 from kb_pipeline.storage.tables import kb_spaces
 from kb_pipeline.testing.embedder import HashingEmbedder
@@ -163,31 +166,27 @@ def test_while_a_sync_is_at_work_nothing_is_swapped(synced):
     assert roles(synced) == ["serving", "candidate"]
 
 
-def test_what_fails_on_the_way_into_a_candidate_leaves_its_document_as_it_is(synced, monkeypatch):
-    embed = HashingEmbedder.embed_documents
+def test_what_fails_on_the_way_into_a_candidate_leaves_its_document_as_it_is(priced, monkeypatch):
+    embed, store = HashingEmbedder.embed_documents, priced.store
 
     def picky(self, some):
-        from kb_pipeline.errors import AuthFailed
-
         if self.space.model == "other" and any("lamp" in text for text in some):
             raise AuthFailed("the service refuses it")
         return embed(self, some)
 
     monkeypatch.setattr(HashingEmbedder, "embed_documents", picky)
-    prices = synced.store.layout.home / "prices.csv"
-    prices.write_text("service,provider,model,usd_per_million_tokens,valid_from\nembedder,fake,other,1,2020-01-01\n")
-    store = Store(Settings(**{**synced.store.settings.model_dump(), "prices_file": prices}))
-    with open_syncer(store, SilentProgress()) as syncer:
-        home = Home(store, syncer)
-        report = make(home, embedding_model="fake:other:16")
-        assert (report.status, report.failed) == ("ok", 0)
-        assert {row["status"] for row in home.documents().values()} == {"ready"}
-        assert built(store, store.spaces.of("k")[1]).failed > 0
-        with pytest.raises(UsageError, match="failed in the candidate"):
-            promote(store, "k")
-        promote(store, "k", force=True)
-        assert home.documents()["lamp.md"]["status"] == "failed"
-    store.catalog.engine.dispose()
+    report = make(priced, embedding_model="fake:other:16")
+    assert (report.status, report.failed) == ("ok", 0)
+    assert {row["status"] for row in priced.documents().values()} == {"ready"}
+    with pytest.raises(UsageError, match="not in the candidate yet"):  # they will be tried again
+        promote(store, "k")
+    with store.catalog.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE ledger SET next_try_at = NULL"))
+    assert built(store, store.spaces.of("k")[1]).failed > 0
+    with pytest.raises(UsageError, match="failed in the candidate"):
+        promote(store, "k")
+    promote(store, "k", force=True)
+    assert priced.documents()["lamp.md"]["status"] == "failed"
 
 
 def test_a_space_that_search_left_is_removed_after_its_time(synced):
@@ -249,6 +248,110 @@ def test_a_model_that_is_gone_makes_room_for_the_one_that_is_set(synced, folder)
     assert synced.store.spaces.of("k")[0].embedding_model == "fake:other:16"
     assert "Coil a dry rope tightly." in texts(synced)
     assert {row["status"] for row in synced.documents().values()} == {"ready"}
+
+
+def test_a_model_that_goes_by_another_name_is_the_same_space(synced, folder):
+    """A folder that was moved: the space is the same, and it goes on being fed."""
+    with synced.store.catalog.engine.begin() as connection:
+        connection.execute(kb_spaces.update().values(embedding_model="/moved/away"))
+    (folder / "rope.md").write_text("Coil a dry rope tightly.")
+    report = synced.sync(source_of(synced))
+    assert (report.status, report.embedded, roles(synced)) == ("ok", 1, ["serving"])
+    assert synced.store.spaces.of("k")[0].embedding_model == synced.store.settings.embedding_model
+    assert "Coil a dry rope tightly." in texts(synced)
+
+
+@pytest.fixture
+def priced(synced):
+    """The base in a home where the model `other` has a price."""
+    prices = synced.store.layout.home / "prices.csv"
+    prices.write_text("service,provider,model,usd_per_million_tokens,valid_from\nembedder,fake,other,1,2020-01-01\n")
+    store = Store(Settings(**{**synced.store.settings.model_dump(), "prices_file": prices}))
+    with open_syncer(store, SilentProgress()) as syncer:
+        yield Home(store, syncer)
+    store.catalog.engine.dispose()
+
+
+def test_what_waits_for_money_promotes_nothing_by_itself(priced):
+    with priced.store.catalog.engine.begin() as connection:
+        connection.execute(kb_spaces.update().values(embedding_model="fake:test:8"))  # another version of it
+    priced.store.catalog.set_budget("k", 0.0)
+    before = texts(priced)
+    make(priced, embedding_model="fake:other:16")
+    assert (roles(priced), texts(priced)) == (["serving", "candidate"], before)
+    priced.store.catalog.set_budget("k", None)
+    priced.sync(source_of(priced))
+    assert (roles(priced), texts(priced)) == (["serving", "previous"], before)
+
+
+def test_what_stops_the_way_into_a_candidate_leaves_the_served_documents_ready(synced, folder, monkeypatch):
+    embed = HashingEmbedder.embed_documents
+
+    def broken(self, some):
+        if self.space.model == "other":
+            raise SystemicError("the key is wrong")
+        return embed(self, some)
+
+    monkeypatch.setattr(HashingEmbedder, "embed_documents", broken)
+    (folder / "new.md").write_text("The tide turns at noon.")
+    assert make(synced, embedding_model="fake:other:16").status == "failed"
+    assert {row["status"] for row in synced.documents().values()} == {"ready"}
+    assert "The tide turns at noon." in texts(synced)
+
+
+def test_a_base_whose_model_is_missing_fails_alone_and_says_so(synced, tmp_path):
+    synced.store.catalog.set_settings("k", {"embedding_model": str(tmp_path / "nowhere")})
+    report = synced.sync(source_of(synced))
+    assert report.status == "failed"
+    assert "k cannot be embedded" in report.error
+    assert {row["status"] for row in synced.documents().values()} == {"ready"}
+
+
+def test_damage_and_strays_in_what_is_kept_stop_nothing_and_never_come_back(synced, folder):
+    long = [text for text in texts(synced) if text not in TEXTS.values()]
+    make(synced, chunk_size=300, chunk_overlap=50)
+    promote(synced.store, "k")
+    source, previous = source_of(synced), synced.store.spaces.of("k")[1]
+    (part,) = (synced.store.layout.dataset("chunks", "k", source.source_id, previous.split_id)).glob("part-*")
+    part.write_bytes(b"PAR1")
+    lane = Lane("chunk_index", "k", source.source_id, previous.space_id)
+    synced.store.ledger.remove(lane, [synced.documents()["lamp.md"]["document_id"]])  # rows of a run that died
+    (folder / "rope.md").write_text("Coil a dry rope tightly.")
+    report = synced.sync(source)
+    assert (report.status, report.failed) == ("ok", 0)
+    assert "Coil a dry rope tightly." in texts(synced)
+    assert texts(synced, "previous") == []  # nothing vouches for it any more
+    roll_back(synced.store, "k")
+    synced.store.catalog.set_settings("k", {})
+    synced.sync(source)
+    assert texts(synced) == sorted([*long, "Coil a dry rope tightly.", TEXTS["lamp.md"]])
+
+
+def test_a_plan_counts_a_text_once_for_two_spaces_of_a_model(priced, folder):
+    make(priced, embedding_model="fake:other:16")
+    promote(priced.store, "k")
+    make(priced, embedding_model="fake:other:16", chunk_size=300, chunk_overlap=50)
+    (folder / "new.md").write_text("The tide turns at noon.")
+    embedders = embedders_of(priced.store.settings, priced.store.layout.models)
+    with Sandbox(priced.store.settings) as sandbox:
+        connector = DocumentConnector(priced.store.settings)
+        plan = Planner(priced.store, source_of(priced), embedders, sandbox).plan(connector)
+    report = priced.sync(source_of(priced))
+    assert plan.embed == report.embedded == 1
+
+
+def test_what_failed_in_a_candidate_alone_can_be_tried_again_by_a_person(synced):
+    make(synced, embedding_model="fake:other:16")
+    document = synced.documents()["rope.md"]["document_id"]
+    candidate = synced.store.spaces.of("k")[1]
+    with synced.store.catalog.engine.begin() as connection:
+        given_up = "UPDATE ledger SET status = 'failed', error_kind = 'bug', error = 'x' WHERE unit = :d AND space = :s"
+        connection.execute(sa.text(given_up), {"d": document, "s": candidate.space_id})
+    assert built(synced.store, candidate).failed == 1
+    assert synced.store.ledger.failed("k") == {document: {"bug"}}
+    synced.store.ledger.make_due([document])
+    synced.sync(source_of(synced))
+    assert built(synced.store, candidate) == Built(done=3, failed=0, waiting=0)
 
 
 def test_forgetting_reaches_every_space(synced):
