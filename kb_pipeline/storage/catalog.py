@@ -11,8 +11,7 @@ from kb_pipeline import ids
 from kb_pipeline.errors import NotVisible, UnitFailure, UsageError
 from kb_pipeline.records import VALIDATORS, Scope
 from kb_pipeline.settings import Settings
-from kb_pipeline.storage.catalog_read import Base
-from kb_pipeline.storage.catalog_records import KnowledgeBase, SourceRow
+from kb_pipeline.storage.catalog_records import Base, KnowledgeBase, SourceRow
 from kb_pipeline.storage.catalog_rules import VISIBLE
 from kb_pipeline.storage.documents import Documents
 from kb_pipeline.storage.engine import deciding, open_engine, reading

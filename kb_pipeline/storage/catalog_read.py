@@ -8,35 +8,19 @@ import sqlite3
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from kb_pipeline.errors import SystemicError
+from kb_pipeline.storage.catalog_records import Base
 from kb_pipeline.storage.catalog_rules import BUSY_TIMEOUT_MS, HEAD, VISIBLE
 from kb_pipeline.storage.sqlite_errors import damaged, sentence
 
 if TYPE_CHECKING:
     from kb_pipeline.settings import Settings
     from kb_pipeline.storage.catalog import Catalog
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """As much of a knowledge base as a search needs.
-
-    Attributes:
-        space_id: the space it is read from; None where nothing was indexed yet.
-        embedding_model: the model of that space, as `EMBEDDING_MODEL` names it.
-    """
-
-    kb_id: str
-    name: str
-    tenant: str
-    space_id: str | None = None
-    embedding_model: str | None = None
 
 
 class SqliteReads:

@@ -26,6 +26,22 @@ class KnowledgeBase:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Base:
+    """As much of a knowledge base as a search needs.
+
+    Attributes:
+        space_id: the space it is read from; None where nothing was indexed yet.
+        embedding_model: the model of that space, as `EMBEDDING_MODEL` names it.
+    """
+
+    kb_id: str
+    name: str
+    tenant: str
+    space_id: str | None = None
+    embedding_model: str | None = None
+
+
 SpaceRole = Literal["serving", "candidate", "previous", "dropped"]
 _ROLES: tuple[SpaceRole, ...] = ("serving", "candidate", "previous", "dropped")
 
