@@ -1,5 +1,6 @@
 """`kb spaces`, `kb promote`, `kb rollback`, `kb set`: which space search reads, and what a base is made by."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -90,17 +91,13 @@ def set_command(kb: str, values: tuple[str, ...], as_json: bool) -> None:
 
 
 def _spaces(store: "Store", kb_id: str) -> list[dict[str, Any]]:
-    from dataclasses import asdict
-
-    from kb_pipeline.lifecycle.spaces import built
-
     base = store.catalog.knowledge_base(kb_id)
     sources = store.catalog.sources(kb_id)
     rows = []
     for space in store.spaces.of(kb_id):
         index = store.index(base.tenant, space.space_id)
         passages = sum(index.count_rows(kb_id, source.source_id) for source in sources)
-        rows.append({**asdict(space), **asdict(built(store, space)), "rows": passages})
+        rows.append({**asdict(space), **asdict(store.spaces.built(space)), "rows": passages})
     return rows
 
 

@@ -163,10 +163,8 @@ def print_failed(failed: Sequence[Mapping[str, Any]]) -> None:
 
 def _candidates(store: "Store", kb_ids: Iterable[str]) -> list[dict[str, Any]]:
     """Spaces that are built beside what search reads, and how far they are."""
-    from kb_pipeline.lifecycle.spaces import built
-
     return [
-        {"kb_id": space.kb_id, "space_id": space.space_id, **asdict(built(store, space))}
+        {"kb_id": space.kb_id, "space_id": space.space_id, **asdict(store.spaces.built(space))}
         for kb_id in kb_ids
         for space in store.spaces.of(kb_id)
         if space.role == "candidate"

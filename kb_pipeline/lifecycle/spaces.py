@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from kb_pipeline.errors import UsageError
 from kb_pipeline.schemas import CHUNKS
 from kb_pipeline.storage.catalog_records import KbSpace, SourceRow
-from kb_pipeline.storage.ledger import Built, Lane
+from kb_pipeline.storage.ledger import Lane
 from kb_pipeline.storage.store import Store
 
 LAST_STAGE = "chunk_index"
@@ -57,17 +57,12 @@ def promote_if_whole(store: Store, held: SourceRow) -> bool:
     try:
         with store.holding(others):
             candidate = next((space for space in store.spaces.of(held.kb_id) if space.role == "candidate"), None)
-            if candidate is None or built(store, candidate).waiting:
+            if candidate is None or store.spaces.built(candidate).waiting:
                 return False
             store.spaces.promote(held.kb_id)
             return True
     except UsageError:
         return False
-
-
-def built(store: Store, space: KbSpace) -> Built:
-    """How far a space is."""
-    return store.ledger.built(space.kb_id, space.split_id, space.space_id)
 
 
 def drop_unused(store: Store) -> list[str]:
@@ -109,7 +104,7 @@ def _swap(spaces: list[KbSpace]) -> Swap:
 
 
 def _check_whole(store: Store, candidate: KbSpace) -> None:
-    progress = built(store, candidate)
+    progress = store.spaces.built(candidate)
     if progress.waiting:
         raise UsageError(
             f"{progress.waiting} documents of {candidate.kb_id} are not in the candidate yet: `kb sync "

@@ -1,7 +1,7 @@
 """Which spaces a knowledge base has: one that search reads, perhaps a candidate beside it and the one before."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import sqlalchemy as sa
@@ -10,10 +10,20 @@ from kb_pipeline.errors import UsageError
 from kb_pipeline.storage.catalog_records import KbSpace, SpaceRole
 from kb_pipeline.storage.documents import settle_anew
 from kb_pipeline.storage.engine import deciding, reading, upsert
+from kb_pipeline.storage.ledger import Lane, same_unit
 from kb_pipeline.storage.tables import kb_spaces, ledger
 
 _LAST_STAGE = "chunk_index"
 _COLUMNS = [column.name for column in kb_spaces.columns]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """How many documents of a knowledge base are in a space, failed on the way into it, or are still to come."""
+
+    done: int
+    failed: int
+    waiting: int
 
 
 class Spaces:
@@ -73,6 +83,24 @@ class Spaces:
         with self._engine.begin() as connection:
             connection.execute(kb_spaces.delete().where(same, kb_spaces.c.role == "dropped"))
 
+    def built(self, space: KbSpace) -> Built:
+        """How far a space is, over all sources; what will be tried again is still to come."""
+        document, chunk, row = ledger.alias("document"), ledger.alias("chunk"), ledger.alias("row")
+        is_split = same_unit(chunk, document, Lane("chunks", space.kb_id, "", space.split_id))
+        is_indexed = same_unit(row, document, Lane(_LAST_STAGE, space.kb_id, "", space.space_id))
+        of_document = chunk.c.input_hash == document.c.output_hash
+        of_chunk = row.c.input_hash == chunk.c.output_hash
+        is_failed = sa.or_(sa.and_(_is_given_up(chunk), of_document), sa.and_(_is_given_up(row), of_chunk))
+        is_done = sa.and_(row.c.status == "done", of_document, of_chunk)
+        state = sa.case((is_failed, "failed"), (is_done, "done"), else_="waiting")
+        here = sa.and_(document.c.stage == "documents", document.c.kb_id == space.kb_id, document.c.output_hash != "")
+        joined = document.outerjoin(chunk, is_split).outerjoin(row, is_indexed)
+        found = sa.select(state.label("state")).select_from(joined).where(here).subquery()
+        query = sa.select(found.c.state, sa.func.count()).group_by(found.c.state)
+        with reading(self._engine) as connection:
+            counts: dict[str, int] = {name: count for name, count in connection.execute(query)}
+        return Built(done=counts.get("done", 0), failed=counts.get("failed", 0), waiting=counts.get("waiting", 0))
+
     def _swap(self, kb_id: str, role: SpaceRole, why_not: str) -> list[KbSpace]:
         with deciding(self._engine) as connection:
             standing = _read(connection, kb_id)
@@ -121,6 +149,10 @@ def with_serving(standing: Sequence[KbSpace], chosen: KbSpace) -> list[KbSpace]:
         elif space.role == "serving":
             roles[space.space_id] = "previous"
     return _with_roles(standing, {**roles, chosen.space_id: "serving"})
+
+
+def _is_given_up(rows: sa.FromClause) -> sa.ColumnElement[bool]:
+    return sa.and_(rows.c.status == "failed", rows.c.next_try_at.is_(None))
 
 
 def _with_role(spaces: Sequence[KbSpace], role: SpaceRole) -> KbSpace | None:

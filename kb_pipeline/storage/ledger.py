@@ -67,15 +67,6 @@ class Entry:
     cost_usd: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
-    """How many documents of a knowledge base are in a space, failed on the way into it, or are still to come."""
-
-    done: int
-    failed: int
-    waiting: int
-
-
 class Ledger:
     """Reads and writes of the ledger table. A unit's fingerprint is the pair (input_hash, recipe)."""
 
@@ -90,7 +81,7 @@ class Ledger:
         """
         mine, theirs = ledger.alias("mine"), ledger.alias("theirs")
         has_input = sa.and_(_in(upstream, theirs), theirs.c.output_hash != "")
-        joined = theirs.outerjoin(mine, _same_unit(mine, theirs, lane))
+        joined = theirs.outerjoin(mine, same_unit(mine, theirs, lane))
         is_due = sa.or_(
             mine.c.unit.is_(None),
             mine.c.input_hash != theirs.c.output_hash,
@@ -109,7 +100,7 @@ class Ledger:
     def outdated(self, lane: Lane, upstream: Lane) -> list[str]:
         """Units that were made from something else than the stage before has now, or has no more."""
         mine, theirs = ledger.alias("mine"), ledger.alias("theirs")
-        joined = mine.outerjoin(theirs, _same_unit(theirs, mine, upstream))
+        joined = mine.outerjoin(theirs, same_unit(theirs, mine, upstream))
         is_other = sa.or_(theirs.c.unit.is_(None), theirs.c.output_hash != mine.c.input_hash)
         query = sa.select(mine.c.unit).select_from(joined).where(_in(lane, mine), is_other)
         with reading(self._engine) as connection:
@@ -236,29 +227,6 @@ class Ledger:
             done, rows = connection.execute(query).one()
         return done, rows
 
-    def built(self, kb_id: str, split_id: str, space_id: str) -> Built:
-        """How far a space is, over all sources; what will be tried again is still to come."""
-        document, chunk, row = ledger.alias("document"), ledger.alias("chunk"), ledger.alias("row")
-        joined = document.outerjoin(chunk, _same_unit(chunk, document, Lane("chunks", kb_id, "", split_id))).outerjoin(
-            row, _same_unit(row, document, Lane("chunk_index", kb_id, "", space_id))
-        )
-        is_failed = sa.or_(
-            sa.and_(_is_given_up(chunk), chunk.c.input_hash == document.c.output_hash),
-            sa.and_(_is_given_up(row), row.c.input_hash == chunk.c.output_hash),
-        )
-        is_done = sa.and_(
-            row.c.status == "done",
-            chunk.c.input_hash == document.c.output_hash,
-            row.c.input_hash == chunk.c.output_hash,
-        )
-        state = sa.case((is_failed, "failed"), (is_done, "done"), else_="waiting")
-        here = sa.and_(document.c.stage == "documents", document.c.kb_id == kb_id, document.c.output_hash != "")
-        found = sa.select(state.label("state")).select_from(joined).where(here).subquery()
-        query = sa.select(found.c.state, sa.func.count()).group_by(found.c.state)
-        with reading(self._engine) as connection:
-            counts: dict[str, int] = {name: count for name, count in connection.execute(query)}
-        return Built(done=counts.get("done", 0), failed=counts.get("failed", 0), waiting=counts.get("waiting", 0))
-
     def is_settled(self, lane: Lane, recipe: Recipe) -> bool:
         """True if no unit of a partition is due for another try or was done under another recipe."""
         is_due = ledger.c.next_try_at <= datetime.now(UTC)
@@ -302,14 +270,10 @@ class Ledger:
             return sha256_hex(*(part for row in connection.execute(query) for part in row))
 
 
-def _is_given_up(rows: sa.FromClause) -> sa.ColumnElement[bool]:
-    return sa.and_(rows.c.status == "failed", rows.c.next_try_at.is_(None))
-
-
 def _in(lane: Lane, rows: sa.FromClause = ledger) -> sa.ColumnElement[bool]:
     return sa.and_(*(rows.c[name] == value for name, value in asdict(lane).items()))
 
 
-def _same_unit(rows: sa.FromClause, others: sa.FromClause, lane: Lane) -> sa.ColumnElement[bool]:
+def same_unit(rows: sa.FromClause, others: sa.FromClause, lane: Lane) -> sa.ColumnElement[bool]:
     """Rows of a lane's stage and space for the units of other rows, whichever source they are of."""
     return sa.and_(rows.c.unit == others.c.unit, rows.c.stage == lane.stage, rows.c.space == lane.space)

@@ -13,7 +13,7 @@ from kb_pipeline.errors import AuthFailed, SystemicError, UsageError
 from kb_pipeline.lifecycle.forgetting import forget
 from kb_pipeline.lifecycle.maintenance import maintain_tenant
 from kb_pipeline.lifecycle.sharing import set_scope
-from kb_pipeline.lifecycle.spaces import built, promote, roll_back
+from kb_pipeline.lifecycle.spaces import promote, roll_back
 from kb_pipeline.query import OPERATOR, Query
 from kb_pipeline.records import vector_space_of
 from kb_pipeline.schemas import CHUNKS
@@ -21,7 +21,8 @@ from kb_pipeline.services.embedders import embedders_of, open_embedder
 from kb_pipeline.services.sandbox import Sandbox
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.catalog_read import open_reads
-from kb_pipeline.storage.ledger import Built, Lane
+from kb_pipeline.storage.kb_spaces import Built
+from kb_pipeline.storage.ledger import Lane
 from kb_pipeline.storage.store import Store
 from kb_pipeline.storage.tables import kb_spaces
 from kb_pipeline.testing.embedder import HashingEmbedder
@@ -149,7 +150,7 @@ def test_a_candidate_that_is_not_whole_is_not_promoted_by_accident(synced, tmp_p
     with pytest.raises(UsageError, match="no candidate"):
         promote(synced.store, "k")
     synced.sync(first)
-    assert built(synced.store, synced.store.spaces.of("k")[1]).waiting == 1
+    assert synced.store.spaces.built(synced.store.spaces.of("k")[1]).waiting == 1
     with pytest.raises(UsageError, match="1 documents of k are not in the candidate yet"):
         promote(synced.store, "k")
     promote(synced.store, "k", force=True)
@@ -182,7 +183,7 @@ def test_what_fails_on_the_way_into_a_candidate_leaves_its_document_as_it_is(pri
         promote(store, "k")
     with store.catalog.engine.begin() as connection:
         connection.execute(sa.text("UPDATE ledger SET next_try_at = NULL"))
-    assert built(store, store.spaces.of("k")[1]).failed > 0
+    assert store.spaces.built(store.spaces.of("k")[1]).failed > 0
     with pytest.raises(UsageError, match="failed in the candidate"):
         promote(store, "k")
     promote(store, "k", force=True)
@@ -347,11 +348,11 @@ def test_what_failed_in_a_candidate_alone_can_be_tried_again_by_a_person(synced)
     with synced.store.catalog.engine.begin() as connection:
         given_up = "UPDATE ledger SET status = 'failed', error_kind = 'bug', error = 'x' WHERE unit = :d AND space = :s"
         connection.execute(sa.text(given_up), {"d": document, "s": candidate.space_id})
-    assert built(synced.store, candidate).failed == 1
+    assert synced.store.spaces.built(candidate).failed == 1
     assert synced.store.ledger.failed("k") == {document: {"bug"}}
     synced.store.ledger.make_due([document])
     synced.sync(source_of(synced))
-    assert built(synced.store, candidate) == Built(done=3, failed=0, waiting=0)
+    assert synced.store.spaces.built(candidate) == Built(done=3, failed=0, waiting=0)
 
 
 def test_forgetting_reaches_every_space(synced):
