@@ -28,7 +28,8 @@ from kb_pipeline.storage.tables import kb_spaces
 from kb_pipeline.testing.embedder import HashingEmbedder
 from kb_pipeline_tests.assets.conftest import Home, SilentProgress
 
-pytestmark = pytest.mark.databases("sqlite", "postgres")
+BOTH = pytest.mark.databases("sqlite", "postgres")
+"""For what has SQL of its own; the rest is about files and roles."""
 LONG = "\n\n".join(f"Sentence number {n} about the harbour wall and its stones." for n in range(20))
 TEXTS = {"long.md": LONG, "rope.md": "Coil a wet rope loosely.", "lamp.md": "The lamp is red."}
 
@@ -69,6 +70,7 @@ def search(home, text):
         return query.search(text, caller=OPERATOR, kb_id="k", top_k=3)
 
 
+@BOTH
 def test_another_model_is_built_beside_and_search_changes_at_a_word(synced):
     before, splits = synced.indexed(), synced.rows(source_of(synced))
     report = make(synced, embedding_model="fake:other:16")
@@ -84,6 +86,7 @@ def test_another_model_is_built_beside_and_search_changes_at_a_word(synced):
     assert (again.embedded, again.failed) == (0, 0)
 
 
+@BOTH
 def test_other_sizes_are_built_from_the_stored_documents_and_only_new_texts_are_embedded(synced):
     before = texts(synced)
     report = make(synced, chunk_size=300, chunk_overlap=50)
@@ -110,6 +113,7 @@ def test_both_spaces_are_kept_true_while_one_is_a_candidate(synced, folder):
     assert not {"The lamp is red.", "Coil a wet rope loosely."} & set(texts(synced))
 
 
+@BOTH
 def test_what_is_kept_for_a_way_back_says_nothing_its_source_does_not_say(synced, folder):
     make(synced, chunk_size=300, chunk_overlap=50)
     promote(synced.store, "k")
@@ -139,6 +143,7 @@ def test_after_a_way_back_the_other_space_is_the_candidate_again(synced):
     assert (roles(synced), report.embedded) == (["serving", "candidate"], 0)
 
 
+@BOTH
 def test_a_candidate_that_is_not_whole_is_not_promoted_by_accident(synced, tmp_path):
     other = tmp_path / "second"
     other.mkdir()
@@ -167,6 +172,7 @@ def test_while_a_sync_is_at_work_nothing_is_swapped(synced):
     assert roles(synced) == ["serving", "candidate"]
 
 
+@BOTH
 def test_what_fails_on_the_way_into_a_candidate_leaves_its_document_as_it_is(priced, monkeypatch):
     embed, store = HashingEmbedder.embed_documents, priced.store
 
@@ -190,6 +196,7 @@ def test_what_fails_on_the_way_into_a_candidate_leaves_its_document_as_it_is(pri
     assert priced.documents()["lamp.md"]["status"] == "failed"
 
 
+@BOTH
 def test_a_space_that_search_left_is_removed_after_its_time(synced):
     make(synced, chunk_size=300, chunk_overlap=50)
     promote(synced.store, "k")
@@ -239,6 +246,7 @@ def test_a_base_in_which_nothing_was_indexed_is_served_from_what_it_asks_for(hom
     assert home.documents()["rope.md"]["status"] == "ready"
 
 
+@BOTH
 def test_a_model_that_is_gone_makes_room_for_the_one_that_is_set(synced, folder):
     with synced.store.catalog.engine.begin() as connection:
         connection.execute(kb_spaces.update().values(embedding_model="fake:test:8"))  # another version of it
