@@ -26,7 +26,7 @@ import pyarrow as pa
 from benchmarks.report import machine, show
 from kb_pipeline import ids
 from kb_pipeline.query.channels import CHANNELS, Channel, Channels
-from kb_pipeline.query.scope import Scope
+from kb_pipeline.query.scope import Scope, Table
 from kb_pipeline.stages.index_rows import index_rows
 from kb_pipeline.stages.terms import query_terms
 from kb_pipeline.storage.lance import ChunkIndex
@@ -137,14 +137,15 @@ def _turns(
     drifted: Path, fresh: Path, corpus: Corpus, asked: list[str], modes: tuple[Channel, ...]
 ) -> Iterator[tuple[float, float, bool]]:
     """(ms, ms, same ten passages) of each query; which table goes first alternates; the first twenty do not count."""
-    scope, space = Scope(tenants={_TENANT: (_KB,)}, names={_KB: _KB}), corpus.embedder.space.space_id
+    table = Table(_TENANT, corpus.embedder.space.space_id, "fake:drift:64")
+    scope = Scope(tables={table: (_KB,)}, names={_KB: _KB})
     with ThreadPoolExecutor(4) as pool:
         tables = {root: Channels(root, pool) for root in (drifted, fresh)}
         for number, text in enumerate([*asked[:20], *asked]):
             vector, terms, ms, top = corpus.embedder.embed_query(text), query_terms(text, "en"), {}, {}
             for root in (drifted, fresh) if number % 2 else (fresh, drifted):
                 started = time.perf_counter()
-                result = tables[root].search(scope, modes, terms, lambda v=vector: v, lambda: space, 50)
+                result = tables[root].search(scope, modes, terms, lambda _: corpus.embedder, lambda _, v=vector: v, 50)
                 ms[root] = (time.perf_counter() - started) * 1e3
                 top[root] = [[each.chunk_id for each in found[:10]] for _, found in sorted(result.channels.items())]
             if number >= 20:

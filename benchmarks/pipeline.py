@@ -12,6 +12,7 @@ from kb_pipeline.schemas import CHUNKS
 from kb_pipeline.services.embedders import open_embedder
 from kb_pipeline.stages.rows import indexed_text
 from kb_pipeline.storage.catalog_records import SourceRow
+from kb_pipeline.storage.parquet import Dataset
 
 SAMPLE = 800
 """Texts on which the bare models are timed."""
@@ -30,7 +31,8 @@ def measure(corpus: Path, work: Path, documents: int) -> dict[str, Any]:
         bench.sync(empty)
         source = bench.add("full", records)
         first = bench.sync(source)
-        texts = [indexed_text(row) for table in bench.store.dataset(CHUNKS, source).scan() for row in table.to_pylist()]
+        chunks = _chunks(bench, source)
+        texts = [indexed_text(row) for table in chunks.scan() for row in table.to_pylist()]
         ours, bare = _bare_rates(bench, texts)
         empty_s = min(bench.sync(empty).seconds for _ in range(3))
         again = _unchanged(bench, source)
@@ -51,6 +53,10 @@ def measure(corpus: Path, work: Path, documents: int) -> dict[str, Any]:
         **edit,
         **gone,
     }
+
+
+def _chunks(bench: Bench, source: SourceRow) -> Dataset:
+    return bench.store.dataset(CHUNKS, source, bench.store.spaces.of(source.kb_id)[0].split_id)
 
 
 def _bare_rates(bench: Bench, texts: list[str]) -> tuple[float, float]:
@@ -122,5 +128,5 @@ def _removed(bench: Bench, source: SourceRow, records: Path) -> dict[str, Any]:
     tenant = bench.store.catalog.knowledge_base(source.kb_id).tenant
     archived = [row["document_id"] for row in bench.store.documents.rows(source.kb_id, status="archived")]
     left = sum(len(index.existing(source.kb_id, archived)) for index in bench.store.indexes(tenant))
-    left += sum(table.num_rows for table in bench.store.dataset(CHUNKS, source).scan(archived))
+    left += sum(table.num_rows for table in _chunks(bench, source).scan(archived))
     return {"remove_s": report.seconds, "removed": report.removed, "rows_left_of_removed": left}

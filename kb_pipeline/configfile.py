@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kb_pipeline.connectors.registry import Registry
 from kb_pipeline.errors import NotVisible, UsageError
+from kb_pipeline.kb_settings import checked
+from kb_pipeline.settings import Settings
 from kb_pipeline.sources import add_source, check_options, parse_schedule
 from kb_pipeline.storage.catalog import Catalog
 from kb_pipeline.storage.catalog_records import KnowledgeBase
@@ -35,6 +37,7 @@ class BaseConfig(BaseModel):
     client: str = ""
     agency: str = ""
     description: str = ""
+    settings: dict[str, str | int] | None = None
     sources: list[SourceConfig] = Field(default_factory=list)
 
 
@@ -96,6 +99,7 @@ class Applier:
 
     catalog: Catalog
     registry: Registry
+    settings: Settings
     base: Path
     dry_run: bool = False
 
@@ -110,8 +114,21 @@ class Applier:
             if found is None:
                 lines.append(f"+ knowledge base {config.name}")
                 found = None if self.dry_run else self._create(config)
+            lines.extend(self._settings(config, found))
             for source in config.sources:
                 lines.extend(self._source(config, found, source))
+        return lines
+
+    def unnamed(self, wanted: FileConfig) -> list[str]:
+        """Sources that stand in the knowledge bases of a file and not in it: a file takes nothing away."""
+        lines: list[str] = []
+        for config in wanted.knowledge_bases:
+            found = self._find(config)
+            named = [self._connector(source) for source in config.sources]
+            for source in self.catalog.sources(found.kb_id) if found else ():
+                if (source.connector, source.input) not in named:
+                    removal = f"kb remove {source.kb_id} {source.source_id}"
+                    lines.append(f"? source {source.input} in {config.name} is not in the file; `{removal}` removes it")
         return lines
 
     def _find(self, config: BaseConfig) -> KnowledgeBase | None:
@@ -137,12 +154,31 @@ class Applier:
             description=config.description,
         )
 
-    def _source(self, config: BaseConfig, found: KnowledgeBase | None, source: SourceConfig) -> list[str]:
-        local = self.base / source.input
-        source_input = str(local) if local.exists() else source.input
+    def _settings(self, config: BaseConfig, found: KnowledgeBase | None) -> list[str]:
+        if config.settings is None:
+            return []
+        own = checked(self.settings, config.settings)
+        if own == (found.settings if found else {}):
+            return []
+        if found and not self.dry_run:
+            self.catalog.set_settings(found.kb_id, own)
+        shown = ", ".join(f"{name.upper()}={value}" for name, value in own.items()) or "those of the home"
+        return [f"~ settings of {config.name}: {shown}"]
+
+    def _connector(self, source: SourceConfig) -> tuple[str, str]:
+        """(connector, input as the catalog has it) of a source."""
+        source_input = self._input(source)
         connector = self.registry.pick(source_input, source.type)
+        return connector.name, connector.canonical(source_input)
+
+    def _input(self, source: SourceConfig) -> str:
+        """The input, a path in the file's folder made absolute."""
+        local = self.base / source.input
+        return str(local) if local.exists() else source.input
+
+    def _source(self, config: BaseConfig, found: KnowledgeBase | None, source: SourceConfig) -> list[str]:
         known = {(s.connector, s.input): s for s in self.catalog.sources(found.kb_id)} if found else {}
-        before = known.get((connector.name, connector.canonical(source_input)))
+        before = known.get(self._connector(source))
         schedule = parse_schedule(source.every)
         check_options(source.options)
         if before and (before.every_s, before.cron) == schedule and before.options == source.options:
@@ -152,7 +188,7 @@ class Applier:
                 self.catalog,
                 self.registry,
                 found.kb_id,
-                source_input,
+                self._input(source),
                 source_type=source.type,
                 name=source.name,
                 every=source.every,

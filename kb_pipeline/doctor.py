@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kb_pipeline.errors import KbError
-from kb_pipeline.schemas import PARQUET_TABLES
+from kb_pipeline.schemas import CHUNKS, PARQUET_TABLES
 from kb_pipeline.services.embedder import Embedder
 from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.engine import damage
 from kb_pipeline.storage.lance_damage import damage_of
 from kb_pipeline.storage.lance_table import tenants_with_tables
+from kb_pipeline.storage.ledger import Lane
 from kb_pipeline.storage.parquet import parts_of
 from kb_pipeline.storage.store import Store
 
@@ -142,22 +143,29 @@ def _source(store: Store, source: SourceRow, tenant: str) -> Iterator[Finding]:
     elif "failed" in statuses:
         advice = f"`kb docs {source.kb_id} --status failed` says why."
     yield Finding(subject=name, state="warning" if advice else "ok", found=found, advice=advice)
-    for stage, rows, is_sound in _stored(store, source, tenant):
-        _, expected = store.ledger.totals(stage, source.kb_id, source.source_id)
+    for lane, rows, is_sound in _stored(store, source, tenant):
+        _, expected = store.ledger.totals(lane)
         if rows != expected or not is_sound:
             found = f"{rows} rows, {expected} in the ledger" + ("" if is_sound else "; keys or schema are wrong")
             advice = f"{again} does them anew; if it stays, report it with `kb doctor --json`."
+            stage = f"{lane.stage} ({lane.space})" if lane.space else lane.stage
             yield Finding(subject=f"{stage} of {name}", state="broken", found=found, advice=advice)
 
 
-def _stored(store: Store, source: SourceRow, tenant: str) -> Iterator[tuple[str, int, bool]]:
-    """(stage, rows it has of a source, whether keys and schema are as they should be)."""
-    for table in PARQUET_TABLES:
-        inspection = store.dataset(table, source).inspect()
-        yield table.name, inspection.rows, inspection.rows == inspection.keys and not inspection.foreign_parts
-    readable = [index for index in store.indexes(tenant) if not damage_of(index.path)]
-    indexed = sum(index.count_rows(source.kb_id, source.source_id) for index in readable)
-    yield "chunk_index", indexed, True
+def _stored(store: Store, source: SourceRow, tenant: str) -> Iterator[tuple[Lane, int, bool]]:
+    """(lane, rows it has of a source, whether keys and schema are as they should be)."""
+    spaces = [space for space in store.spaces.of(source.kb_id) if space.role != "dropped"]
+    datasets = [store.dataset(table, source) for table in PARQUET_TABLES if table is not CHUNKS]
+    datasets += [store.dataset(CHUNKS, source, split) for split in dict.fromkeys(space.split_id for space in spaces)]
+    for dataset in datasets:
+        found = dataset.inspect()
+        lane = Lane(dataset.table.name, source.kb_id, source.source_id, dataset.split_id)
+        yield lane, found.rows, found.rows == found.keys and not found.foreign_parts
+    for space in spaces:
+        index = store.index(tenant, space.space_id)
+        if not damage_of(index.path):
+            lane = Lane("chunk_index", source.kb_id, source.source_id, space.space_id)
+            yield lane, index.count_rows(source.kb_id, source.source_id), True
 
 
 def _indexes(store: Store, tenant: str) -> Iterator[Finding]:

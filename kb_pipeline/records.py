@@ -1,6 +1,7 @@
 """The frozen records that flow from source to hit. No behaviour beyond what a record knows about itself."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -175,6 +176,7 @@ class Space:
 
     Attributes:
         recipe: everything beside the weights that shapes a vector (window, pooling, prefixes), versioned.
+        split: how the texts that get vectors are cut; empty where only the vectors are meant.
     """
 
     provider: str
@@ -182,13 +184,27 @@ class Space:
     revision: str
     dims: int
     recipe: str
+    split: str = ""
 
     @property
     def space_id(self) -> str:
-        """`<model slug>-<dims>-<8 hex>`: safe as a table name, equal only for equal spaces."""
+        """`<vector space>-<split>`: safe as a table name, equal only for equal spaces."""
+        return f"{self.vector_space_id}-{self.split}" if self.split else self.vector_space_id
+
+    @property
+    def vector_space_id(self) -> str:
+        """`<model slug>-<dims>-<8 hex>`: equal exactly where vectors may be compared."""
         identity = "\0".join((self.provider, self.model, self.revision, str(self.dims), self.recipe))
         slug = "".join(c if c.isalnum() else "-" for c in self.model.rsplit("/", 1)[-1].lower())[:40]
         return f"{slug}-{self.dims}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
+
+
+_SPLIT = re.compile(r"-[ct]\d+-\d+$")
+
+
+def vector_space_of(space_id: str) -> str:
+    """`Space.vector_space_id` from a `Space.space_id`."""
+    return _SPLIT.sub("", space_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,11 +86,12 @@ DOCUMENTS = Table(
 
 CHUNKS = Table(
     "chunks",
-    "Spans of documents: text == document text[start_char:end_char].",
+    "Spans of documents: text == document text[start_char:end_char]. In `kb sql`, those that search reads.",
     pa.schema(
         [
             *_OWNER,
             _column("external_id", pa.string(), "the connector's own stable key", required=True),
+            _column("split_id", pa.string(), "how texts are split: unit, size, overlap", required=True),
             _column("chunk_id", pa.string(), "<document_id>-<index>", required=True),
             _column("chunk_idx", pa.int32(), "index in the document, from 0", required=True),
             _column("text", pa.large_string(), "the cited span", required=True),
@@ -107,14 +108,14 @@ CHUNKS = Table(
             _column("indexed_hash", pa.string(), "sha256 of header and text together, as embedded", required=True),
         ]
     ),
-    ("chunk_id",),
+    ("split_id", "chunk_id"),
 )
 
 
 def chunk_index(dims: int) -> Table:
     """The LanceDB table of one space in one tenant's database; vectors of `dims` float32, unit length."""
     about = "What is searched. It lives in LanceDB, a table for each tenant and model, and is no table of `kb sql`."
-    columns = [column for column in CHUNKS.schema if column.name != "published_at"]
+    columns = [column for column in CHUNKS.schema if column.name not in ("split_id", "published_at")]
     columns.append(
         _column("terms", pa.large_string(), "search terms of header and text, space-separated", required=True)
     )

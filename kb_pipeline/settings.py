@@ -68,6 +68,10 @@ class Settings(BaseModel):
         3_600, ge=60, description="Older versions of a search table are removed; no search takes this long. Seconds."
     )
 
+    index_keep_spaces_s: int = Field(
+        7 * 86_400, ge=0, description="A space that search left stays this long for `kb rollback`. Seconds."
+    )
+
     # Query
     hybrid_search_enabled: bool = Field(True, description="Search the sparse channel beside the dense one.")
 

@@ -314,6 +314,55 @@ def test_apply_is_idempotent_and_names_the_line_of_a_mistake(kb, sci):
         assert (code, "the glob '(?'" in err) == (2, True)
 
 
+def test_a_file_sets_what_a_base_is_made_by_and_names_what_it_does_not_mention(kb, sci):
+    whole = (
+        "knowledge_bases:\n  - name: applied\n    settings: {CHUNK_SIZE: 300}\n    sources:\n      - input: sci.jsonl\n"
+    )
+    (kb.folder / "own.yaml").write_text(whole)
+    assert "~ settings of applied: CHUNK_SIZE=300" in kb("apply", "own.yaml")[1]
+    assert json.loads(kb("set", "applied", "--json")[1])["own"] == ["chunk_size"]
+    (kb.folder / "own.yaml").write_text(whole.replace("\n      - input: sci.jsonl", " []"))
+    out = kb("apply", "own.yaml")[1]
+    assert "? source" in out
+    assert "kb remove applied" in out
+    for wrong, said in (("SIZE: 1", "no setting of a knowledge base"), ("CHUNK_SIZE: 1", "CHUNK_SIZE is wrong")):
+        (kb.folder / "own.yaml").write_text(whole.replace("CHUNK_SIZE: 300", wrong))
+        code, _, err = kb("apply", "own.yaml")
+        assert (code, said in err, len(err.splitlines())) == (2, True, 1), err
+
+
+def test_another_chunk_size_is_set_built_promoted_and_taken_back(kb, sci):
+    (kb.folder / "wall.txt").write_text("The harbour wall is made of basalt. " * 60)
+    assert kb("create", "wall")[0] == kb("add", "wall", "wall.txt")[0] == kb("sync", "wall")[0] == 0
+    code, out, err = kb("promote", "wall")
+    assert (code, out) == (2, "")
+    assert "wall has no candidate space" in err
+    shown = json.loads(kb("set", "wall", "CHUNK_SIZE=300", "chunk_overlap=0", "--json")[1])
+    assert (shown["settings"]["chunk_size"], shown["own"]) == (300, ["chunk_overlap", "chunk_size"])
+    plan = json.loads(kb("plan", "wall", "--json")[1])["sources"][0]
+    assert plan["builds"].endswith("-c300-0")
+    code, out, _ = kb("sync", "wall", "--json")
+    assert json.loads(out)["runs"][0]["embedded"] == plan["embed"] > 0
+    (candidate,) = json.loads(out)["candidates"]
+    assert (candidate["done"], candidate["waiting"]) == (1, 0)
+    rows = json.loads(kb("spaces", "wall", "--json")[1])["spaces"]
+    assert [(row["role"], row["done"]) for row in rows] == [("serving", 1), ("candidate", 1)]
+    assert rows[1]["rows"] > rows[0]["rows"]
+    assert "Next: kb promote wall" in kb("spaces", "wall")[1]
+    assert "is read from" in kb("promote", "wall")[1]
+    count = json.loads(kb("docs", "wall", "--json")[1])["documents"][0]["chunks"]
+    assert count == rows[1]["rows"]
+    assert json.loads(kb("rollback", "wall", "--json")[1])["previous"] == rows[1]["space_id"]
+    for words, said in (
+        (["SIZE=1"], "NAME=VALUE"),
+        (["CHUNK_SIZE=x"], "CHUNK_SIZE is wrong"),
+        (["CHUNK_SIZE"], "NAME="),
+    ):
+        code, _, err = kb("set", "wall", *words)
+        assert (code, said in err) == (2, True)
+    assert json.loads(kb("set", "wall", "CHUNK_SIZE=", "CHUNK_OVERLAP=", "--json")[1])["own"] == []
+
+
 def test_statements_are_read_from_stdin(kb, sci):
     code, out, err = kb("sql", stdin="SELECT count(*) AS documents FROM documents\nnonsense\n")
     assert code == 0
@@ -334,5 +383,7 @@ heavy = {"dagster", "torch", "lance", "pyarrow", "sqlalchemy", "rich"} & set(sys
 assert not heavy, heavy
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    for command in "init create add apply sync sources docs search eval doctor sql export demo".split():
+    for command in (
+        "init create add apply sync sources docs search eval doctor sql export demo spaces promote rollback set".split()
+    ):
         assert command in done.stdout

@@ -55,7 +55,7 @@ def test_a_damaged_catalog_is_named_by_doctor_and_in_a_sentence_elsewhere(filled
     assert "backup" in finding.advice
     for open_it in (Catalog.open, open_reads):
         with suppress(SystemicError):  # where the damage is of no concern to it
-            open_it(filled).visible(None, None, is_operator=True)
+            open_it(filled).searchable(None, None, is_operator=True)
 
 
 @pytest.mark.parametrize("name", ["runs.db", "index.db", "schedules.db"])

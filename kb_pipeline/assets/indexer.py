@@ -5,6 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kb_pipeline.assets.stage import StageRun
 from kb_pipeline.errors import UnitFailure
 from kb_pipeline.metering import EmbeddingMeter, Text
@@ -21,12 +24,12 @@ class Indexer:
     """Indexes documents of one source.
 
     Attributes:
-        others: the tenant's tables of other spaces, which documents leave once they are in `index`.
+        alike: the tenant's tables with vectors of the same model, in which a text may stand already.
     """
 
     run: StageRun
     index_table: ChunkIndex
-    others: Sequence[ChunkIndex]
+    alike: Sequence[ChunkIndex]
     meter: EmbeddingMeter
     dims: int
 
@@ -37,7 +40,7 @@ class Indexer:
             records: all rows of the chunks table of some documents.
         """
         run, source = self.run, self.run.source
-        vectors = self.index_table.vectors_by_hash([record["indexed_hash"] for record in records])
+        vectors = self._vectors([record["indexed_hash"] for record in records])
         missing = {
             record["indexed_hash"]: Text(indexed_text(record), record["document_id"])
             for record in records
@@ -53,17 +56,24 @@ class Indexer:
         whole = [record for record in records if record["document_id"] not in failed]
         sizes = Counter(str(record["document_id"]) for record in whole)
         rows = index_rows(whole, vectors, self.dims)
+        run.store.ledger.reopen(run.lane, list(sizes))
         self.index_table.replace_documents(source.kb_id, source.source_id, list(sizes), rows)
-        for other in self.others:
-            other.delete_documents(source.kb_id, list(sizes))
         embedded = {record["document_id"] for record in whole if record["indexed_hash"] in missing}
         run.count(written=len(whole), documents_embedded=len(embedded))
         self._settle(sizes, failed, units)
 
+    def _vectors(self, hashes: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+        """Those that stand in the tables, by hash."""
+        found: dict[str, NDArray[np.float32]] = {}
+        for table in self.alike:
+            found.update(table.vectors_by_hash([digest for digest in hashes if digest not in found]))
+        return found
+
     def _settle(self, sizes: Mapping[str, int], failed: Mapping[str, UnitFailure], units: Mapping[str, Unit]) -> None:
         """Passages and cost into the catalog, outcomes into the ledger, which comes last."""
         run, paid_for = self.run, self.meter.paid_for
-        run.store.documents.update({"document_id": d, "chunks": size} for d, size in sizes.items())
+        if run.is_served:
+            run.store.documents.update({"document_id": d, "chunks": size} for d, size in sizes.items())
         costs = run.store.costs_of(list(paid_for.keys() & {*sizes, *failed}))
         run.store.documents.update({"document_id": d, "cost_usd": cost} for d, cost in costs.items())
         entries = []

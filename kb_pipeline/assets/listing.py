@@ -10,14 +10,17 @@ from kb_pipeline.retries import Recipe
 from kb_pipeline.stages.intake import Intake, clean_item, compare
 from kb_pipeline.stages.retirement import Retirement, retirement
 from kb_pipeline.storage.catalog_records import SourceRow
+from kb_pipeline.storage.ledger import Lane
 from kb_pipeline.storage.store import Store
 
-STAGE = "raw_items"
+
+def _lane(source: SourceRow) -> Lane:
+    return Lane("raw_items", source.kb_id, source.source_id)
 
 
 def state_to_list_with(store: Store, source: SourceRow, recipe: Recipe, healed: int = 0) -> Json:
     """The source's state; without validators where every item has to be named again."""
-    if healed or not store.ledger.is_settled(STAGE, source.kb_id, source.source_id, recipe):
+    if healed or not store.ledger.is_settled(_lane(source), recipe):
         return {key: value for key, value in source.state.items() if key not in VALIDATORS}
     return source.state
 
@@ -29,14 +32,14 @@ def intake_of(store: Store, source: SourceRow, batch: Sequence[Item], seen: Set[
     forgotten = store.forgotten.among(source.kb_id, [unit for unit, _ in keyed])
     keyed = [(unit, item) for unit, item in keyed if unit not in forgotten]
     units = [unit for unit, _ in keyed]
-    known: dict[str, Any] = dict(store.ledger.known(STAGE, units))
+    known: dict[str, Any] = dict(store.ledger.known(_lane(source), units))
     owners = store.documents.owners(units)
     return compare(keyed, source.source_id, known, owners, seen, recipe, datetime.now(UTC))
 
 
 def verdict_of(store: Store, source: SourceRow, listing: Listing, seen: Set[str], is_accepted: bool) -> Retirement:
     """Who leaves with a listing that was drained."""
-    known = store.ledger.units(STAGE, source.kb_id, source.source_id)
+    known = store.ledger.units(_lane(source))
     waiting = store.documents.missing(source.kb_id, source.source_id).keys()
     names_all = listing.is_unchanged or not listing.is_complete
     return retirement(known, set(known) if names_all else seen, waiting, is_accepted)

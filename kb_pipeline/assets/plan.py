@@ -7,22 +7,23 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from kb_pipeline.assets import s1_fetch, s2_normalize, s4_chunk, s5_embed
+from kb_pipeline.assets import s1_fetch, s2_normalize, s4_chunk
 from kb_pipeline.assets.listing import intake_of, state_to_list_with, verdict_of
+from kb_pipeline.assets.space_plan import SpacePlan
+from kb_pipeline.assets.spaces import wanted_space, works_of
 from kb_pipeline.assets.stage import guarded
 from kb_pipeline.connectors.base import Connector
 from kb_pipeline.errors import UnitFailure
-from kb_pipeline.metering import call_kind, usd_per_token
-from kb_pipeline.records import Item
+from kb_pipeline.records import Item, vector_space_of
 from kb_pipeline.retries import is_due
-from kb_pipeline.schemas import CHUNKS, DOCUMENTS, RAW_ITEMS, Table
-from kb_pipeline.services.embedder import Embedder
+from kb_pipeline.schemas import CHUNKS, DOCUMENTS, RAW_ITEMS
+from kb_pipeline.services.embedders import Embedders
 from kb_pipeline.services.sandbox import Sandbox
 from kb_pipeline.stages.normalize import ParseLimits
-from kb_pipeline.stages.rows import indexed_text
 from kb_pipeline.storage.blobs import digest_of
 from kb_pipeline.storage.catalog_records import SourceRow
-from kb_pipeline.storage.model_calls import ModelCalls
+from kb_pipeline.storage.ledger import Lane
+from kb_pipeline.storage.parquet import Dataset
 from kb_pipeline.storage.store import Store
 
 T = TypeVar("T")
@@ -38,6 +39,7 @@ class SourcePlan:
         remove: documents that leave; `waiting` are missed for the first time, in a suspicious listing.
         unreadable: documents that cannot be fetched, read or split.
         embed: texts that go to the model, with what that costs.
+        builds: id of the space that is built beside the one that search reads, if any.
     """
 
     source: str
@@ -54,6 +56,7 @@ class SourcePlan:
     embed: int = 0
     tokens: int = 0
     cost_usd: float = 0.0
+    builds: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -66,23 +69,30 @@ class Planner:
     Raises: UsageError: nobody knows what the embedder costs.
     """
 
-    def __init__(self, store: Store, source: SourceRow, embedder: Embedder, sandbox: Sandbox) -> None:
-        self._store, self._source, self._embedder, self._sandbox = store, source, embedder, sandbox
-        self._price = usd_per_token(store, embedder.space)
-        self._rules = s4_chunk.rules_of(store.settings, embedder)
+    def __init__(self, store: Store, source: SourceRow, embedders: Embedders, sandbox: Sandbox) -> None:
+        self._store, self._source, self._sandbox = store, source, sandbox
         self._limits = ParseLimits.of(store.settings)
-        tenant = store.catalog.knowledge_base(source.kb_id).tenant
-        self._index = store.index(tenant, embedder.space)
-        self._calls = ModelCalls(store.catalog.engine, call_kind(embedder.space), source.kb_id, source.source_id, "")
+        wanted = wanted_space(store, source.kb_id, embedders)
+        works = works_of(store.spaces.would_have(wanted), embedders)
+        counted: dict[str, set[str]] = {}
+        built = [
+            SpacePlan(store, source, work, counted.setdefault(vector_space_of(work.space.space_id), set()))
+            for work in works
+            if work.embedder
+        ]
+        self._documents = Lane("documents", source.kb_id, source.source_id)
+        self._splits: dict[Lane, list[SpacePlan]] = {}
+        for space in built:
+            self._splits.setdefault(space.chunks, []).append(space)
         self._recipes = {
-            "documents": s2_normalize.recipe_of(self._limits),
-            "chunks": s4_chunk.recipe_of(self._rules),
-            "chunk_index": s5_embed.recipe_of(embedder.space, tenant),
+            self._documents: s2_normalize.recipe_of(self._limits),
+            **{space.chunks: s4_chunk.recipe_of(space.rules) for space in built},
+            **{space.lane: space.recipe for space in built},
         }
         self._now = datetime.now(UTC)
         self._plan = SourcePlan(source=source.partition)
-        self._seen: dict[str, set[str]] = {stage: set() for stage in self._recipes}
-        self._counted: set[str] = set()
+        self._plan.builds = next((s.lane.space for s in built if not s.work.is_served), None)
+        self._seen: dict[Lane, set[str]] = {lane: set() for lane in self._recipes}
 
     def plan(self, connector: Connector) -> SourcePlan:
         """What `kb sync` of the source would do now."""
@@ -91,17 +101,26 @@ class Planner:
         except UnitFailure as failure:
             self._plan.error = str(failure)
             return self._plan
-        for rows in self._left("documents", "raw_items", RAW_ITEMS, gone):
+        self._plan_stored(gone)
+        return self._plan
+
+    def _plan_stored(self, gone: set[str]) -> None:
+        """Plan what is stale without the listing's saying so."""
+        raw_items = Lane("raw_items", self._source.kb_id, self._source.source_id)
+        for rows in self._left(self._documents, raw_items, self._store.dataset(RAW_ITEMS, self._source), gone):
             for row in rows:
                 content = self._try(row["external_id"], partial(self._store.blobs.get, row["raw_sha256"]))
                 if content is not None:
                     self._parse(row, content)
-        for rows in self._left("chunks", "documents", DOCUMENTS, gone):
-            for row in rows:
-                self._split(row)
-        for rows in self._left("chunk_index", "chunks", CHUNKS, gone):
-            self._embed(rows)
-        return self._plan
+        for chunks in self._splits:
+            for rows in self._left(chunks, self._documents, self._store.dataset(DOCUMENTS, self._source), gone):
+                for row in rows:
+                    self._split(chunks, row)
+        for chunks, spaces in self._splits.items():
+            for space in spaces:
+                stored = self._store.dataset(CHUNKS, self._source, chunks.space)
+                for rows in self._left(space.lane, chunks, stored, gone):
+                    self._index(space, rows)
 
     def _list(self, connector: Connector) -> set[str]:
         """Plan what the listing brings; the documents that leave with it."""
@@ -128,58 +147,51 @@ class Planner:
         if fetched is None:
             return
         row, output, content = fetched
-        if self._is_due("documents", unit, output):
+        if self._is_due(self._documents, unit, output):
             self._parse(row, content)
 
     def _parse(self, row: Mapping[str, Any], content: bytes) -> None:
-        self._seen["documents"].add(row["document_id"])
+        self._seen[self._documents].add(row["document_id"])
         self._plan.parse += 1
         read = self._try(row["external_id"], partial(s2_normalize.read, row, content, self._sandbox, self._limits))
         if read is None:
             return
         document, output = read
-        if self._is_due("chunks", row["document_id"], output):
-            self._split(document)
+        for chunks in self._splits:
+            if self._is_due(chunks, row["document_id"], output):
+                self._split(chunks, document)
 
-    def _split(self, document: Mapping[str, Any]) -> None:
-        self._seen["chunks"].add(document["document_id"])
+    def _split(self, chunks: Lane, document: Mapping[str, Any]) -> None:
+        self._seen[chunks].add(document["document_id"])
         self._plan.split += 1
-        split = self._try(document["external_id"], partial(s4_chunk.split, document, self._rules))
-        if split is None:
+        spaces = self._splits[chunks]
+        done = self._try(document["external_id"], partial(s4_chunk.split, document, spaces[0].rules, chunks.space))
+        if done is None:
             return
-        rows, output = split
-        if self._is_due("chunk_index", document["document_id"], output):
-            self._embed(rows)
+        rows, output = done
+        for space in spaces:
+            if self._is_due(space.lane, document["document_id"], output):
+                self._index(space, rows)
 
-    def _embed(self, rows: Sequence[Mapping[str, Any]]) -> None:
+    def _index(self, space: SpacePlan, rows: Sequence[Mapping[str, Any]]) -> None:
         documents = {row["document_id"] for row in rows}
-        self._seen["chunk_index"] |= documents
+        self._seen[space.lane] |= documents
         self._plan.index += len(documents)
-        texts = {r["indexed_hash"]: indexed_text(r) for r in rows if r["indexed_hash"] not in self._counted}
-        known = set(self._index.vectors_by_hash(list(texts)))
-        if self._price:
-            known.update(self._calls.results(list(texts)))
-        missing = [text for digest, text in texts.items() if digest not in known]
-        tokens = sum(self._embedder.count_tokens(missing))
-        self._counted |= texts.keys()
-        self._plan.embed += len(missing)
+        texts, tokens, cost = space.embed(rows)
+        self._plan.embed += texts
         self._plan.tokens += tokens
-        self._plan.cost_usd += tokens * self._price
+        self._plan.cost_usd += cost
 
-    def _left(self, stage: str, upstream: str, table: Table, gone: set[str]) -> Iterator[list[dict[str, Any]]]:
+    def _left(self, lane: Lane, upstream: Lane, stored: Dataset, gone: set[str]) -> Iterator[list[dict[str, Any]]]:
         """Stored rows of the documents that are stale by what the ledger says, in batches."""
-        source = self._source
-        needs = self._store.ledger.needing(stage, upstream, source.kb_id, source.source_id, self._recipes[stage])
-        units = [unit.unit for unit in needs.todo if unit.unit not in gone and not self._is_handled(unit.unit)]
-        for rows in self._store.dataset(table, source).scan(units):
+        needs = self._store.ledger.needing(lane, upstream, self._recipes[lane])
+        handled = self._seen[self._documents] | self._seen[lane] | self._seen.get(upstream, set())
+        for rows in stored.scan([unit.unit for unit in needs.todo if unit.unit not in gone | handled]):
             yield rows.to_pylist()
 
-    def _is_handled(self, unit: str) -> bool:
-        return any(unit in seen for seen in self._seen.values())
-
-    def _is_due(self, stage: str, unit: str, input_hash: str) -> bool:
-        row = self._store.ledger.known(stage, [unit]).get(unit)
-        return is_due(row, input_hash, self._recipes[stage], self._now)
+    def _is_due(self, lane: Lane, unit: str, input_hash: str) -> bool:
+        row = self._store.ledger.known(lane, [unit]).get(unit)
+        return is_due(row, input_hash, self._recipes[lane], self._now)
 
     def _try(self, name: str, work: Callable[[], T]) -> T | None:
         done = guarded("plan", name, work)

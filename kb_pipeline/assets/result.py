@@ -53,7 +53,7 @@ def result_of(
             merged.setdefault(check[0], []).append(check)
     reasons = "; ".join(f"{key}: {failure}" for key, failure in broken.items())
     merged["no_source_failed"] = [("no_source_failed", not broken, reasons)]
-    versions = [run.store.ledger.data_version(run.stage, run.source.kb_id, run.source.source_id) for run in runs]
+    versions = [run.store.ledger.data_version(run.lane) for run in runs]
     metadata = metadata_of(runs)
     if len(runs) + len(broken) > 1:  # each partition has metadata of its own, which the run's must not fill up
         metadata = {f"run/{name}": value for name, value in metadata.items()}
@@ -65,7 +65,7 @@ def result_of(
 
 
 def _documents_check(run: StageRun) -> Check:
-    standing = run.store.ledger.failures(run.stage, run.source.kb_id, run.source.source_id)
+    standing = run.store.ledger.failures(run.lane)
     reasons = "; ".join(reason for _, _, reason in standing[:5])
     return "no_document_failed", not standing, f"{len(standing)} failed: {reasons}" if standing else ""
 
@@ -84,10 +84,10 @@ def inspect_dataset(table: Table) -> Callable[[StageRun], list[Check]]:
     """The checks of a Parquet stage."""
 
     def inspect(run: StageRun) -> list[Check]:
-        dataset = run.store.dataset(table, run.source)
+        dataset = run.store.dataset(table, run.source, run.space)
         report = dataset.inspect()
         run.count(rows=report.rows, size_bytes=dataset.size_bytes())
-        _, expected = run.store.ledger.totals(run.stage, run.source.kb_id, run.source.source_id)
+        _, expected = run.store.ledger.totals(run.lane)
         return [
             ("schema_matches", not report.foreign_parts, ", ".join(report.foreign_parts)),
             ("keys_are_unique", report.rows == report.keys, f"{report.rows} rows, {report.keys} keys"),

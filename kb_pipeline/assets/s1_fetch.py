@@ -86,10 +86,10 @@ def _retire(run: StageRun, listing: Listing, seen: set[str], verdict: Retirement
     """Archive what left the source, and note what is missed for the first time."""
     source, documents = run.source, run.store.documents
     if listing.is_unchanged:
-        known = run.store.ledger.units(run.stage, source.kb_id, source.source_id)
+        known = run.store.ledger.units(run.lane)
         run.count(rows_in=len(known), skipped=len(known))
     elif not listing.is_complete:
-        run.store.ledger.let_be(run.stage, source.kb_id, source.source_id, run.recipe, seen)
+        run.store.ledger.let_be(run.lane, run.recipe, seen)
     never_had = set(documents.unaccounted(source.kb_id, source.source_id, run.stage)) - seen
     documents.archive([*verdict.retired, *sorted(never_had)], run.run_id)
     run.retire(verdict.retired, run.store.dataset(RAW_ITEMS, source).delete)

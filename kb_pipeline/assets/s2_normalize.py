@@ -48,8 +48,9 @@ def recipe_of(limits: ParseLimits) -> Recipe:
 def normalize_source(run: StageRun, sandbox: Sandbox, limits: ParseLimits) -> None:
     """Normalise what is new or changed; a document that cannot be read gets its reason, the others go on."""
     target = run.store.dataset(DOCUMENTS, run.source)
-    run.heal_dataset(target, "raw_items")
-    needs = run.needing("raw_items")
+    upstream = run.upstream("raw_items")
+    run.heal_dataset(target, upstream)
+    needs = run.needing(upstream)
     run.retire(needs.removed, target.delete)
     units = {unit.unit: unit for unit in needs.todo}
     raw = run.store.dataset(RAW_ITEMS, run.source)
@@ -60,7 +61,7 @@ def normalize_source(run: StageRun, sandbox: Sandbox, limits: ParseLimits) -> No
             unit = units[row["document_id"]]
             done = _document(run, sandbox, limits, row)
             if isinstance(done, Lost):
-                run.store.ledger.doubt("raw_items", unit.unit, done)
+                run.store.ledger.doubt(upstream, unit.unit, done)
             if isinstance(done, UnitFailure):
                 entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, failure=done))
                 continue

@@ -9,13 +9,13 @@ import dagster as dg
 from kb_pipeline import ids
 from kb_pipeline.assets.result import inspect_dataset
 from kb_pipeline.assets.s2_normalize import documents
+from kb_pipeline.assets.spaces import drop_outdated_chunks, spaces_to_sync
 from kb_pipeline.assets.stage import Progress, StageRun
 from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
 from kb_pipeline.errors import UnitFailure
 from kb_pipeline.retries import Recipe
 from kb_pipeline.schemas import CHUNKS, DOCUMENTS
-from kb_pipeline.services.embedder import Embedder
-from kb_pipeline.settings import Settings
+from kb_pipeline.services.embedders import Embedders
 from kb_pipeline.stages.chunk import SplitRules, split_document
 from kb_pipeline.stages.rows import chunk_rows, chunks_output_hash, marks_of
 from kb_pipeline.storage.ledger import Entry
@@ -28,23 +28,28 @@ CODE_VERSION = "chunk-1"
 def chunks(
     context: dg.AssetExecutionContext,
     store: dg.ResourceParam[Store],
-    embedder: dg.ResourceParam[Embedder],
+    embedders: dg.ResourceParam[Embedders],
     progress: dg.ResourceParam[Progress],
 ) -> dg.MaterializeResult:
     """Spans of the documents' text with exact offsets, each with a header that is searched but not cited."""
-    rules = rules_of(store.settings, embedder)
-
-    def work(run: StageRun) -> None:
-        chunk_source(run, rules)
-
-    return run_partitions(context, store, progress, recipe_of(rules), work, inspect_dataset(CHUNKS))
+    nobodys = Recipe.of(CODE_VERSION)
+    work = partial(chunk_for_spaces, embedders=embedders)
+    return run_partitions(context, store, progress, nobodys, work, inspect_dataset(CHUNKS))
 
 
-def rules_of(settings: Settings, embedder: Embedder) -> SplitRules:
-    """How documents are split under these settings."""
-    size, overlap = settings.split_sizes
-    counts = embedder.count_tokens if settings.chunk_unit == "tokens" else None
-    return SplitRules(size=size, overlap=overlap, unit=settings.chunk_unit, count_tokens=counts)
+def chunk_for_spaces(run: StageRun, embedders: Embedders) -> None:
+    """Split for the spaces that are built, each way once; of what is kept for a way back, drop what is outdated."""
+    works = spaces_to_sync(run.store, run.source.kb_id, embedders)
+    run.space = works[0].space.split_id  # what the checks look at: what search reads
+    for split in dict.fromkeys(work.space.split_id for work in works):
+        mine = [work for work in works if work.space.split_id == split]
+        rules = next((work.rules for work in mine if work.embedder), None)
+        recipe = recipe_of(rules) if rules else run.recipe
+        part = run.for_space(split, recipe, is_served=any(work.is_served for work in mine))
+        if rules:
+            chunk_source(part, rules)
+        else:
+            drop_outdated_chunks(part)
 
 
 def recipe_of(rules: SplitRules) -> Recipe:
@@ -54,9 +59,10 @@ def recipe_of(rules: SplitRules) -> Recipe:
 
 def chunk_source(run: StageRun, rules: SplitRules) -> None:
     """Split what is new or changed; a document's chunks are replaced together."""
-    target = run.store.dataset(CHUNKS, run.source)
-    run.heal_dataset(target, "documents")
-    needs = run.needing("documents")
+    target = run.store.dataset(CHUNKS, run.source, run.space)
+    upstream = run.upstream("documents")
+    run.heal_dataset(target, upstream)
+    needs = run.needing(upstream)
     run.retire(needs.removed, target.delete)
     units = {unit.unit: unit for unit in needs.todo}
     stream = (row for table in run.store.dataset(DOCUMENTS, run.source).scan(units) for row in table.to_pylist())
@@ -65,7 +71,7 @@ def chunk_source(run: StageRun, rules: SplitRules) -> None:
         entries = []
         for row in batch:
             unit = units[row["document_id"]]
-            done = run.attempt(row["title"], partial(split, row, rules))
+            done = run.attempt(row["title"], partial(split, row, rules, run.space))
             if isinstance(done, UnitFailure):
                 entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, failure=done))
                 continue
@@ -76,7 +82,8 @@ def chunk_source(run: StageRun, rules: SplitRules) -> None:
         run.set_status(list(committed), "embedding")
 
 
-def split(document: Mapping[str, Any], rules: SplitRules) -> tuple[list[dict[str, Any]], str]:
+def split(document: Mapping[str, Any], rules: SplitRules, split_id: str) -> tuple[list[dict[str, Any]], str]:
     """The chunks rows of a documents row, and the hash of what later stages read of them."""
-    rows = chunk_rows(document, split_document(document["text"], marks_of(document), document["title"], rules))
+    chunks = split_document(document["text"], marks_of(document), document["title"], rules)
+    rows = chunk_rows(document, chunks, split_id)
     return rows, chunks_output_hash(rows)

@@ -1,7 +1,7 @@
 """One stage at work on one source: what is left to do, batches, failures, commits. Shared by all stages."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
@@ -12,7 +12,7 @@ from kb_pipeline.records import DocumentStatus
 from kb_pipeline.retries import Recipe
 from kb_pipeline.schemas import Table
 from kb_pipeline.storage.catalog_records import SourceRow
-from kb_pipeline.storage.ledger import REMOVES_OUTPUT, Entry, Needs
+from kb_pipeline.storage.ledger import REMOVES_OUTPUT, Entry, Lane, Needs
 from kb_pipeline.storage.parquet import Dataset
 from kb_pipeline.storage.store import Store, table_of
 from kb_pipeline.urls import masked
@@ -52,6 +52,8 @@ class StageRun:
 
     Attributes:
         recipe: how units are done; one that was done in another way is stale.
+        space: splitting or space that the output belongs to; empty for the stages before.
+        is_served: whether search reads what is made here, so that documents have the status that it gives them.
         failures: (document, kind, reason) of this run.
     """
 
@@ -61,17 +63,32 @@ class StageRun:
     source: SourceRow
     run_id: str
     progress: Progress
+    space: str = ""
+    is_served: bool = True
     counts: dict[str, float] = field(default_factory=dict)
     failures: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def for_space(self, space: str, recipe: Recipe, is_served: bool) -> "StageRun":
+        """The same run at work for one space; counts and failures go together."""
+        return replace(self, space=space, recipe=recipe, is_served=is_served)
+
+    @property
+    def lane(self) -> Lane:
+        """Where the ledger has this run's units."""
+        return self.upstream(self.stage, self.space)
+
+    def upstream(self, stage: str, space: str = "") -> Lane:
+        """Where the ledger has the units of another stage."""
+        return Lane(stage, self.source.kb_id, self.source.source_id, space)
 
     def count(self, **amounts: float) -> None:
         """Add to the counts shown as metadata."""
         for name, amount in amounts.items():
             self.counts[name] = self.counts.get(name, 0) + amount
 
-    def needing(self, upstream: str) -> Needs:
+    def needing(self, upstream: Lane) -> Needs:
         """Units of this source that this stage has to do, per the ledger."""
-        needs = self.store.ledger.needing(self.stage, upstream, self.source.kb_id, self.source.source_id, self.recipe)
+        needs = self.store.ledger.needing(self.lane, upstream, self.recipe)
         self.count(rows_in=len(needs.todo) + needs.unchanged, skipped=needs.unchanged)
         return needs
 
@@ -80,7 +97,7 @@ class StageRun:
         rows: int,
         documents: Callable[[], Collection[str]],
         delete: Callable[[Sequence[str]], object],
-        upstream: str | None = None,
+        upstream: Lane | None = None,
     ) -> int:
         """Hold the stored rows against the ledger; what was lost is done anew, what nobody accounts for is removed.
 
@@ -90,25 +107,25 @@ class StageRun:
             upstream: stage whose units are about to be done here: rows of theirs are a dead run's, and of use.
         Returns: how many documents were not as the ledger says.
         """
-        ledger, source = self.store.ledger, self.source
-        _, expected = ledger.totals(self.stage, source.kb_id, source.source_id)
+        ledger = self.store.ledger
+        _, expected = ledger.totals(self.lane)
         if rows == expected:
             return 0
-        known = set(ledger.units(self.stage, source.kb_id, source.source_id, with_output=True))
+        known = set(ledger.units(self.lane, with_output=True))
         there = set(documents())
-        wanted = ledger.units(upstream, source.kb_id, source.source_id, with_output=True) if upstream else ()
+        wanted = ledger.units(upstream, with_output=True) if upstream else ()
         strays, lost = sorted(there - known - set(wanted)), sorted(known - there)
         delete(strays)
-        ledger.remove(self.stage, lost)
+        ledger.remove(self.lane, lost)
         self.count(healed=len(strays) + len(lost))
         return len(strays) + len(lost)
 
-    def heal_dataset(self, dataset: Dataset, upstream: str | None = None) -> int:
+    def heal_dataset(self, dataset: Dataset, upstream: Lane | None = None) -> int:
         """`heal` for a Parquet dataset, after damaged files were set aside."""
         for aside in dataset.set_aside_damaged():
             dg.get_dagster_logger().warning(f"{aside} is damaged and was set aside; its documents are made anew.")
         rows = dataset.count_rows()
-        _, expected = self.store.ledger.totals(self.stage, self.source.kb_id, self.source.source_id)
+        _, expected = self.store.ledger.totals(self.lane)
         if rows > expected and (copied := dataset.settle_copies()):
             rows = dataset.count_rows()
             dg.get_dagster_logger().warning(
@@ -131,8 +148,9 @@ class StageRun:
 
     def failed(self, name: str, failure: UnitFailure) -> UnitFailure:
         """Note a unit's failure."""
-        self.failures.append((masked(name), failure.kind, masked(str(failure))))
-        self.count(documents_failed=1)
+        where = "" if self.is_served else "in the candidate space: "
+        self.failures.append((masked(name), failure.kind, where + masked(str(failure))))
+        self.count(**{"documents_failed" if self.is_served else "candidate_failed": 1})
         return failure
 
     def commit(self, dataset: Dataset, rows: Sequence[dict[str, Any]], entries: Sequence[Entry]) -> set[str]:
@@ -146,6 +164,7 @@ class StageRun:
             failed = {entry.unit for entry in entries if entry.failure}
             table = table_of(dataset.table, [row for row in rows if row["document_id"] not in failed])
         replaced = [entry.unit for entry in entries if entry.failure is None or entry.failure.kind in REMOVES_OUTPUT]
+        self.store.ledger.reopen(self.lane, replaced)
         dataset.replace(table, replaced)
         self.count(written=table.num_rows)
         self.record(entries)
@@ -161,6 +180,11 @@ class StageRun:
 
     def record(self, entries: Sequence[Entry]) -> None:
         """Write the ledger; failed documents get their reason in the catalog first. Without money they only wait."""
+        if self.is_served:
+            self._record_failures(entries)
+        self.store.ledger.record(self.lane, self.recipe, self.run_id, entries)
+
+    def _record_failures(self, entries: Sequence[Entry]) -> None:
         self.store.documents.update(
             {
                 "document_id": entry.unit,
@@ -177,16 +201,16 @@ class StageRun:
             for entry in entries
             if entry.failure and entry.failure.kind in REMOVES_OUTPUT
         )
-        ledger, source = self.store.ledger, self.source
-        ledger.record(self.stage, source.kb_id, source.source_id, self.recipe, self.run_id, entries)
 
     def retire(self, removed: Sequence[str], delete: Callable[[Sequence[str]], object]) -> None:
         """Remove the output of units whose input is gone."""
         if removed:
+            self.store.ledger.reopen(self.lane, removed)
             delete(removed)
-            self.store.ledger.remove(self.stage, removed)
+            self.store.ledger.remove(self.lane, removed)
             self.count(removed=len(removed))
 
     def set_status(self, document_ids: Sequence[str], status: DocumentStatus) -> None:
-        """Move documents on to the next status."""
-        self.store.documents.set_status(document_ids, status, self.run_id)
+        """Move documents on to the next status, where search will read what was made."""
+        if self.is_served:
+            self.store.documents.set_status(document_ids, status, self.run_id)

@@ -7,8 +7,7 @@ from functools import cache
 import dagster as dg
 
 from kb_pipeline.connectors.registry import Registry, build_registry
-from kb_pipeline.services.embedder import Embedder
-from kb_pipeline.services.embedders import open_embedder
+from kb_pipeline.services.embedders import Embedders, embedders_of
 from kb_pipeline.services.http import HttpClient
 from kb_pipeline.services.sandbox import Sandbox
 from kb_pipeline.settings import Settings
@@ -56,11 +55,11 @@ class ConnectorsResource(dg.ConfigurableResource[Registry]):
             yield build_registry(http, settings())
 
 
-class EmbedderResource(dg.ConfigurableResource[Embedder]):
-    """The embedder of EMBEDDING_MODEL; its weights are loaded at the first text."""
+class EmbeddersResource(dg.ConfigurableResource[Embedders]):
+    """The embedders, by name; their weights are loaded at the first text."""
 
-    def create_resource(self, context: dg.InitResourceContext) -> Embedder:
-        return open_embedder(settings(), Layout.of(settings()).models)
+    def create_resource(self, context: dg.InitResourceContext) -> Embedders:
+        return embedders_of(settings(), Layout.of(settings()).models)
 
 
 class SandboxResource(dg.ConfigurableResource[Sandbox]):
@@ -84,7 +83,7 @@ def resources() -> dict[str, object]:
     return {
         "store": StoreResource(),
         "connectors": ConnectorsResource(),
-        "embedder": EmbedderResource(),
+        "embedders": EmbeddersResource(),
         "sandbox": SandboxResource(),
         "progress": ProgressResource(),
     }

@@ -16,7 +16,7 @@ from kb_pipeline.automation.outcome import first_failure
 from kb_pipeline.automation.partitions import source_partitions
 from kb_pipeline.connectors.registry import build_registry
 from kb_pipeline.definitions import SYNC_ASSETS
-from kb_pipeline.services.embedders import open_embedder
+from kb_pipeline.services.embedders import embedders_of
 from kb_pipeline.services.http import HttpClient
 from kb_pipeline.services.sandbox import Sandbox
 from kb_pipeline.storage.catalog_records import SourceRow
@@ -94,7 +94,7 @@ def open_syncer(store: Store, progress: Progress) -> Iterator[Syncer]:
         resources: dict[str, object] = {
             "store": store,
             "connectors": build_registry(http, settings),
-            "embedder": open_embedder(settings, store.layout.models),
+            "embedders": embedders_of(settings, store.layout.models),
             "sandbox": sandbox,
             "progress": progress,
         }

@@ -28,8 +28,10 @@ def reingest_command(kb: str, names: tuple[str, ...], as_json: bool) -> None:
 def _again(kb: str, names: tuple[str, ...], kind: str | None, as_json: bool, is_anew: bool) -> None:
     store = open_store()
     kb_id = store.catalog.knowledge_base(kb).kb_id
-    rows = store.documents.named(kb_id, names) if names else store.documents.rows(kb_id, status="failed")
-    chosen = [row for row in rows if is_anew or (row["status"] == "failed" and kind in (None, row["error_kind"]))]
+    rows = store.documents.named(kb_id, names) if names else store.documents.rows(kb_id)
+    failed = store.ledger.failed(kb_id)  # also in a space that search does not read
+    wanted_kinds = {kind} if kind else set().union(*failed.values())
+    chosen = [row for row in rows if is_anew or failed.get(row["document_id"], set()) & wanted_kinds]
     mark = store.ledger.make_stale if is_anew else store.ledger.make_due
     mark([row["document_id"] for row in chosen])
     wanted = {row["source_id"] for row in chosen}

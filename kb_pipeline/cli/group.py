@@ -16,6 +16,7 @@ _COMMANDS: dict[str, str] = {
     "plan": "plan", "sync": "sync", "retry": "again", "reingest": "again", "budget": "plan", "share": "share",
     "search": "search", "eval": "search", "remove": "gone", "forget": "gone", "unforget": "gone", "doctor": "doctor",
     "sql": "tables", "export": "tables", "maintain": "maintain", "demo": "demo",
+    "spaces": "spaces", "promote": "spaces", "rollback": "spaces", "set": "spaces",
 }  # fmt: skip
 
 

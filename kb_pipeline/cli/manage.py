@@ -110,8 +110,9 @@ def apply_command(file: Path, dry_run: bool) -> None:
     store = open_store()
     wanted = load(file)
     with open_registry(store.settings) as registry:
-        lines = Applier(store.catalog, registry, file.absolute().parent, dry_run).apply(wanted)
-    for line in lines:
+        applier = Applier(store.catalog, registry, store.settings, file.absolute().parent, dry_run)
+        lines, unnamed = applier.apply(wanted), applier.unnamed(wanted)
+    for line in [*lines, *unnamed]:
         click.echo(printable(line))
     click.echo(
         "Nothing to change." if not lines else "Would change the above." if dry_run else "Done. Next: kb sync --all"

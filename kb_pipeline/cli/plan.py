@@ -42,6 +42,8 @@ def plan_command(targets: tuple[str, ...], everything: bool, as_json: bool) -> N
             print_folded(f"{plan['source']}: cannot be listed: {plan['error']}", "  ", "")
         if plan["unreadable"]:
             click.echo(f"{plan['source']}: {plan['unreadable']} documents cannot be had or read.")
+        if plan["builds"]:
+            click.echo(f"{plan['source']}: part of this is for {plan['builds']}, built beside what search reads.")
         if plan["waiting"]:
             click.echo(f"{plan['source']}: {plan['waiting']} documents are missing and would wait for another listing.")
     for kb_id, budget in budgets.items():
@@ -53,15 +55,15 @@ def plan_command(targets: tuple[str, ...], everything: bool, as_json: bool) -> N
 def _plans(store: "Store", sources: "list[SourceRow]") -> list[dict[str, Any]]:
     from kb_pipeline.assets.plan import Planner
     from kb_pipeline.connectors.registry import build_registry
-    from kb_pipeline.services.embedders import open_embedder
+    from kb_pipeline.services.embedders import embedders_of
     from kb_pipeline.services.http import HttpClient
     from kb_pipeline.services.sandbox import Sandbox
 
-    embedder = open_embedder(store.settings, store.layout.models)
+    embedders = embedders_of(store.settings, store.layout.models)
     with closing(HttpClient(store.settings)) as http, Sandbox(store.settings) as sandbox:
         registry = build_registry(http, store.settings)
         return [
-            Planner(store, source, embedder, sandbox).plan(registry.named(source.connector)).as_json()
+            Planner(store, source, embedders, sandbox).plan(registry.named(source.connector)).as_json()
             for source in sources
         ]
 

@@ -1,6 +1,7 @@
 """`kb sync`: runs the Dagster assets in this process, a progress bar per stage, a closing table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -82,10 +83,13 @@ def run_sync(store: "Store", sources: "Sequence[SourceRow]", as_json: bool, acce
     with BarProgress() as progress, open_syncer(store, progress) as syncer:
         reports = [syncer.sync(source, accept_removals).as_json() for source in sources]
     failed = failed_documents(store.documents, sources)
+    candidates = _candidates(store, dict.fromkeys(source.kb_id for source in sources))
     if as_json:
-        print_json({"runs": reports, "failed_documents": failed})
+        print_json({"runs": reports, "failed_documents": failed, "candidates": candidates})
     else:
         _print(reports, failed)
+        for candidate in candidates:
+            click.echo(_said_of(candidate))
     if any(report["status"] == "failed" for report in reports):
         raise SystemExit(1)
 
@@ -155,6 +159,26 @@ def print_failed(failed: Sequence[Mapping[str, Any]]) -> None:
         click.echo("Documents that stand as failed, from this sync or before; the others are in:")
     for row in failed:
         print_folded(reason_line(row["external_id"], row["error"], row["error_kind"]), "    ", "  ")
+
+
+def _candidates(store: "Store", kb_ids: Iterable[str]) -> list[dict[str, Any]]:
+    """Spaces that are built beside what search reads, and how far they are."""
+    return [
+        {"kb_id": space.kb_id, "space_id": space.space_id, **asdict(store.spaces.built(space))}
+        for kb_id in kb_ids
+        for space in store.spaces.of(kb_id)
+        if space.role == "candidate"
+    ]
+
+
+def _said_of(candidate: Mapping[str, Any]) -> str:
+    kb_id, done = candidate["kb_id"], f"{candidate['done']} documents are in it"
+    if candidate["waiting"] or candidate["failed"]:
+        done += f", {candidate['waiting']} are to come, {candidate['failed']} failed"
+    return (
+        f"{kb_id}: the settings ask for {candidate['space_id']}, built beside what search reads: {done}. "
+        f"`kb promote {kb_id}` lets search read it."
+    )
 
 
 def _print(reports: list[dict[str, Any]], failed: list[dict[str, Any]]) -> None:

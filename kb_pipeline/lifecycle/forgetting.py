@@ -7,12 +7,13 @@ from typing import Any
 
 from kb_pipeline import ids
 from kb_pipeline.errors import NotVisible
-from kb_pipeline.schemas import CHUNKS, DOCUMENTS, PARQUET_TABLES, RAW_ITEMS
+from kb_pipeline.schemas import CHUNKS, PARQUET_TABLES, RAW_ITEMS
 from kb_pipeline.storage.catalog_records import KnowledgeBase, SourceRow
 from kb_pipeline.storage.engine import vacuum
 from kb_pipeline.storage.events import Events
 from kb_pipeline.storage.leftovers import remove_damaged_tables
 from kb_pipeline.storage.model_calls import forget_inputs
+from kb_pipeline.storage.parquet import Dataset
 from kb_pipeline.storage.store import Store
 from kb_pipeline.storage.tables import TEXTS
 
@@ -106,12 +107,8 @@ def _possible_ids(store: Store, base: KnowledgeBase, name: str) -> list[str]:
 
 def _indexed_hashes(store: Store, sources: Sequence[SourceRow], document_id: str) -> list[str]:
     """Under what the model calls of its passages are remembered."""
-    return [
-        str(digest)
-        for source in sources
-        for rows in store.dataset(CHUNKS, source).scan([document_id], columns=["indexed_hash"])
-        for digest in rows["indexed_hash"].to_pylist()
-    ]
+    split = [dataset for source in sources for dataset in store.datasets(source) if dataset.table is CHUNKS]
+    return [digest for dataset in split for digest in _values(dataset, document_id, "indexed_hash")]
 
 
 def _remove_rows(
@@ -120,18 +117,20 @@ def _remove_rows(
     """(hashes of its bytes, its texts, rows removed by dataset)."""
     digests: list[str] = []
     texts: list[str] = []
-    removed: dict[str, int] = {}
-    for source in sources:
-        for table, column, found in ((RAW_ITEMS, "raw_sha256", digests), (DOCUMENTS, "text", texts)):
-            for rows in store.dataset(table, source).scan([document_id], columns=[column]):
-                found.extend(map(str, rows[column].to_pylist()))
-        for rows in store.dataset(CHUNKS, source).scan([document_id], columns=["text"]):
-            texts.extend(map(str, rows["text"].to_pylist()))
-        for table in PARQUET_TABLES:
-            dataset = store.dataset(table, source)
-            removed[table.name] = removed.get(table.name, 0) + dataset.delete([document_id])
-            dataset.discard_damaged()
+    removed = dict.fromkeys((table.name for table in PARQUET_TABLES), 0)
+    for dataset in (dataset for source in sources for dataset in store.datasets(source)):
+        if dataset.table is RAW_ITEMS:
+            digests += _values(dataset, document_id, "raw_sha256")
+        else:
+            texts += _values(dataset, document_id, "text")
+        removed[dataset.table.name] += dataset.delete([document_id])
+        dataset.discard_damaged()
     return digests, texts, removed
+
+
+def _values(dataset: Dataset, document_id: str, column: str) -> list[str]:
+    found = dataset.scan([document_id], columns=[column])
+    return [str(value) for rows in found for value in rows[column].to_pylist()]
 
 
 def _others_with(store: Store, digests: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from kb_pipeline.errors import SystemicError, UsageError
 from kb_pipeline.lifecycle.orphans import remove_strays, strays_of
+from kb_pipeline.lifecycle.spaces import drop_unused
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.lance_statistics import IndexStatistics
 from kb_pipeline.storage.leftovers import DEAD_AFTER, remove_of_home, remove_of_sources
@@ -60,13 +61,16 @@ def maintain_tenant(store: Store, tenant: str) -> TenantUpkeep:
         )
     started = time.monotonic()
     upkeep = TenantUpkeep(tenant=tenant)
+    is_first = tenant == next(iter(store.tenants()), tenant)
+    if is_first:
+        upkeep.notes.extend(drop_unused(store))
     upkeep.leftovers_removed += store.remove_drafts(tenant)
     for index in store.indexes(tenant):
         upkeep.tables.append(_maintain_table(store, index, upkeep.notes))
     bases = {base.kb_id for base in store.catalog.knowledge_bases() if base.tenant == tenant}
     sources = [*store.catalog.sources(), *store.catalog.sources(removed=True)]
     upkeep.leftovers_removed += remove_of_sources(store.layout, [s for s in sources if s.kb_id in bases])
-    if tenant == next(iter(store.tenants()), tenant):
+    if is_first:
         upkeep.leftovers_removed += remove_of_home(store.layout)
         try:
             with store.holding(sources):

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from kb_pipeline.errors import NotVisible, UsageError
-from kb_pipeline.schemas import PARQUET_TABLES
 from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.store import Store
 
@@ -33,8 +32,8 @@ def remove_source(
         store.documents.archive(living, run_id="")
         for index in store.indexes(base.tenant):
             index.delete_source(base.kb_id, source.source_id)
-        for table in PARQUET_TABLES:
-            store.dataset(table, source).remove()
+        for dataset in store.datasets(source):
+            dataset.remove()
         store.ledger.remove_source(base.kb_id, source.source_id)
         store.catalog.list_afresh(base.kb_id)
         drop_partition(source.partition)

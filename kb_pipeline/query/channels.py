@@ -5,22 +5,38 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from kb_pipeline.errors import KbError
+from kb_pipeline.errors import KbError, SystemicError
 from kb_pipeline.query.fusion import merge_dense, merge_sparse
 from kb_pipeline.query.scope import Scope
 from kb_pipeline.stages.terms import coverage
 from kb_pipeline.storage.lance_read import Candidate, IndexReader, load_passages
-from kb_pipeline.storage.lance_table import spaces
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from kb_pipeline.services.embedder import Embedder
+
 Channel = Literal["dense", "sparse"]
 CHANNELS: tuple[Channel, ...] = ("dense", "sparse")
+
+
+@dataclass(frozen=True, slots=True)
+class DenseFound:
+    """What the dense channel found by one model.
+
+    Attributes:
+        languages: those the model speaks, None for any.
+    """
+
+    model: str
+    kb_ids: frozenset[str]
+    languages: frozenset[str] | None
+    candidates: list[Candidate]
 
 
 @dataclass(slots=True)
@@ -29,15 +45,17 @@ class Found:
 
     Attributes:
         channels: candidates by channel, best first; a channel that failed is missing and named in `failed`.
-        foreign: kb_ids with passages of another model, by the id of its space.
+        dense: the dense channel by model, whose scores compare only within it.
+        unread: kb_ids that the dense channel could not search, by the model that would be needed, with the reason.
         versions: table versions read, by `<tenant>/<space>`.
         timings: milliseconds by step.
 
     """
 
     channels: dict[str, list[Candidate]] = field(default_factory=dict)
+    dense: list[DenseFound] = field(default_factory=list)
     failed: dict[str, KbError] = field(default_factory=dict)
-    foreign: dict[str, set[str]] = field(default_factory=dict)
+    unread: dict[str, tuple[frozenset[str], str]] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
 
@@ -54,22 +72,22 @@ class Channels:
         scope: Scope,
         channels: Sequence[Channel],
         terms: str,
-        embed: Callable[[], "NDArray[np.float32]"],
-        space_id: Callable[[], str],
+        embedder_of: Callable[[str], "Embedder"],
+        vector_of: Callable[[str], "NDArray[np.float32]"],
         limit: int,
     ) -> Found:
         """Candidates of each channel, at most `limit` a table. Raises the failure if every channel failed.
 
-        `embed` gives the query's vector in the space `space_id` names; both may take a while and may fail, then only
-        the dense channel is without an answer. Tables of other spaces are read by the sparse channel alone.
+        `embedder_of` and `vector_of` give the embedder of a model's name and the query's vector by it. They may take a
+        while and may fail, then only the dense channel has no answer from the tables of that model.
         """
         found = Found()
         jobs: dict[str, Future[list[Candidate]]] = {}
-        tables = self._tables(scope)
+        tables = {self._reader(table.tenant, table.space_id): kb_ids for table, kb_ids in scope.tables.items()}
         if "sparse" in channels:
             jobs["sparse"] = self._pool.submit(self._sparse, found, tables, terms, limit)
         if "dense" in channels:
-            jobs["dense"] = self._pool.submit(self._dense, found, tables, embed, space_id, limit)
+            jobs["dense"] = self._pool.submit(self._dense, found, scope, embedder_of, vector_of, limit)
         for name, job in jobs.items():
             try:
                 found.channels[name] = job.result()
@@ -79,13 +97,6 @@ class Channels:
             raise next(iter(found.failed.values()))
         found.versions = {f"{reader.tenant}/{reader.space_id}": reader.version for reader in tables}
         return found
-
-    def _tables(self, scope: Scope) -> Mapping[IndexReader, tuple[str, ...]]:
-        return {
-            self._reader(tenant, space_id): kb_ids
-            for tenant, kb_ids in scope.tenants.items()
-            for space_id in spaces(self._root, tenant)
-        }
 
     def _sparse(
         self, found: Found, tables: Mapping[IndexReader, tuple[str, ...]], terms: str, limit: int
@@ -99,24 +110,51 @@ class Channels:
     def _dense(
         self,
         found: Found,
-        tables: Mapping[IndexReader, tuple[str, ...]],
-        embed: Callable[[], "NDArray[np.float32]"],
-        space_id: Callable[[], str],
+        scope: Scope,
+        embedder_of: Callable[[str], "Embedder"],
+        vector_of: Callable[[str], "NDArray[np.float32]"],
         limit: int,
     ) -> list[Candidate]:
-        own = space_id()
-        for reader, kb_ids in tables.items():
-            if reader.space_id != own and (held := reader.holds(kb_ids)):
-                found.foreign.setdefault(reader.space_id, set()).update(held)
-        start = time.perf_counter()
-        vector = embed()
-        embedded = time.perf_counter()
-        found.timings["embed"] = (embedded - start) * 1e3
-        merged = merge_dense(
-            [reader.dense(vector, kb_ids, limit) for reader, kb_ids in tables.items() if reader.space_id == own]
-        )
-        found.timings["dense"] = (time.perf_counter() - embedded) * 1e3
-        return merged
+        failures: list[KbError] = []
+        for vector_space, names in scope.models.items():
+            mine = {table: kb_ids for table, kb_ids in scope.tables.items() if table.vector_space == vector_space}
+            bases = frozenset(kb_id for kb_ids in mine.values() for kb_id in kb_ids)
+            start = time.perf_counter()
+            try:
+                model = _model_of(vector_space, names, embedder_of)
+                vector = vector_of(model)
+            except KbError as error:
+                failures.append(error)
+                found.unread[names[0]] = bases, str(error)
+                continue
+            embedded = time.perf_counter()
+            lists = [self._reader(t.tenant, t.space_id).dense(vector, kb_ids, limit) for t, kb_ids in mine.items()]
+            found.dense.append(DenseFound(model, bases, embedder_of(model).languages, merge_dense(lists)))
+            _add(found.timings, "embed", embedded - start)
+            _add(found.timings, "dense", time.perf_counter() - embedded)
+        if failures and not found.dense:
+            found.unread.clear()
+            raise failures[0]
+        return [each for rank in zip_longest(*(f.candidates for f in found.dense)) for each in rank if each]
+
+
+def _model_of(vector_space: str, names: Sequence[str], embedder_of: Callable[[str], "Embedder"]) -> str:
+    """That of the names which stands for the model of a vector space.
+
+    Raises: KbError: none does.
+    """
+    failure: KbError = SystemicError(f"{names[0]} is another version than the one that made the vectors")
+    for name in names:
+        try:
+            if embedder_of(name).space.vector_space_id == vector_space:
+                return name
+        except KbError as error:
+            failure = error
+    raise failure
+
+
+def _add(timings: dict[str, float], name: str, seconds: float) -> None:
+    timings[name] = timings.get(name, 0.0) + seconds * 1e3
 
 
 def _share(terms: str, best: Candidate) -> float:

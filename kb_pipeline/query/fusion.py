@@ -28,16 +28,17 @@ class Ranked:
 
 
 def fuse(
-    channels: Mapping[str, Sequence[Candidate]],
+    rankings: Collection[tuple[str, Sequence[Candidate]]],
     behind: Sequence[Candidate] = (),
     unjudged: Collection[str] = (),
     k: int = K,
 ) -> list[Ranked]:
-    """Fuse by reciprocal rank, weighed by how clear each channel is: the sum over channels of (1 + s) / (k + rank).
+    """Fuse by reciprocal rank, weighed by how clear each ranking is: the sum over channels of (1 + s) / (k + rank).
 
-    Ranks count from 1; `s` is the score as a share of the channel's own range, 1 for its first, 0 for its last, so
-    scores of different channels never meet. Plain ranks throw away that a channel prefers its first by far; measured
-    on four judged collections, this keeps nDCG@10 0.003 to 0.013 above them on each. Each channel is best first.
+    A ranking is given with the name of its channel; a channel may have several, of tables whose scores do not compare.
+    Ranks count from 1; `s` is the score as a share of the ranking's own range, 1 for its first, 0 for its last, so
+    scores of different rankings never meet. Plain ranks throw away that a channel prefers its first by far; measured
+    on four judged collections, this keeps nDCG@10 0.003 to 0.013 above them on each. Each ranking is best first.
     Candidates of `behind` that no channel found follow all others, in their order, and score 0. Chunks of `unjudged`
     are those that only one channel can judge at all: its word counts as if every channel had said the same, or a
     passage in a language that the model does not speak would lose to every weak one that two channels name.
@@ -46,12 +47,10 @@ def fuse(
     Source: Cormack, Clarke & Büttcher 2009, SIGIR, for the ranks.
     """
     found: dict[str, Ranked] = {}
-    for name, candidates in channels.items():
+    for name, candidates in rankings:
         low, high = (candidates[-1].score, candidates[0].score) if candidates else (0.0, 0.0)
         for rank, each in enumerate(candidates, start=1):
             before = found.get(each.chunk_id) or Ranked(candidate=each, score=0.0, ranks={}, scores={})
-            if name in before.ranks:
-                continue  # a chunk that is in the tables of two spaces: its better place counts
             clear = (each.score - low) / (high - low) if high > low else 1.0
             found[each.chunk_id] = replace(
                 before,
@@ -60,14 +59,14 @@ def fuse(
                 scores={**before.scores, name: each.score},
             )
     for chunk_id in found.keys() & set(unjudged):
-        found[chunk_id] = replace(found[chunk_id], score=found[chunk_id].score * len(channels))
+        found[chunk_id] = replace(found[chunk_id], score=found[chunk_id].score * len({name for name, _ in rankings}))
     ordered = sorted(found.values(), key=lambda r: (-r.score, min(r.ranks.values()), r.candidate.chunk_id))
     fill = {each.chunk_id: each for each in behind if each.chunk_id not in found}
     return ordered + [Ranked(candidate=each, score=0.0, ranks={}, scores={}) for each in fill.values()]
 
 
 def merge_dense(tables: Sequence[Sequence[Candidate]]) -> list[Candidate]:
-    """Candidates of several tables of one space as one list: cosines of one model compare."""
+    """Candidates of several tables with vectors of one model as one list: their cosines compare."""
     return sorted((each for table in tables for each in table), key=lambda each: (-each.score, each.chunk_id))
 
 

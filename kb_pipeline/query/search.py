@@ -4,8 +4,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property, lru_cache
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,6 +15,7 @@ from kb_pipeline.query.channels import CHANNELS, Channel, Channels, Found
 from kb_pipeline.query.citations import hit_of, sources_of
 from kb_pipeline.query.events import EventLog, event_of, record
 from kb_pipeline.query.fusion import K, Ranked, fuse, merge_equal
+from kb_pipeline.query.once import Once
 from kb_pipeline.query.result import SearchResult
 from kb_pipeline.query.scope import Scope, VisibleBase, scope_of
 from kb_pipeline.query.tool import SearchTool, tool_for
@@ -23,7 +23,7 @@ from kb_pipeline.query.trust import language_note, split_by_trust, unspoken, uns
 from kb_pipeline.stages.language import detect_language
 from kb_pipeline.stages.terms import query_terms
 from kb_pipeline.storage.lance_engine import engine
-from kb_pipeline.storage.lance_read import load_passages
+from kb_pipeline.storage.lance_read import Candidate, load_passages
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,23 +36,26 @@ CANDIDATES = 50
 """Passages each channel brings, at least."""
 MAX_TOP_K = 1_000
 _CACHED_VECTORS = 1_024
+_OPEN_MODELS = 16
 
 
 class QueryCatalog(EventLog, Protocol):
     """What a search asks the catalog."""
 
-    def visible(self, user_id: str | None, client_id: str | None, is_operator: bool = ...) -> Sequence[VisibleBase]: ...
+    def searchable(
+        self, user_id: str | None, client_id: str | None, is_operator: bool = ...
+    ) -> Sequence[VisibleBase]: ...
     def not_live(self, document_ids: Sequence[str]) -> set[str]: ...
 
 
 class Query:
     """A home opened for searching. Safe to share between threads; nothing heavy is loaded before it is needed.
 
-    `catalog` and `embedder` are made on first use, in the background, once.
+    `catalog` opens the catalog, `embedder` the embedder of a model's name: in the background, each once.
     """
 
     def __init__(
-        self, settings: "Settings", catalog: Callable[[], QueryCatalog], embedder: Callable[[], "Embedder"]
+        self, settings: "Settings", catalog: Callable[[], QueryCatalog], embedder: Callable[[str], "Embedder"]
     ) -> None:
         self.settings = settings
         self._pool = ThreadPoolExecutor(8, "kb-query")
@@ -60,9 +63,9 @@ class Query:
         self._process = os.getpid()
         self._writer = ThreadPoolExecutor(1, "kb-events")
         self._catalog = self._pool.submit(catalog)
-        self._make_embedder = embedder
+        self._embedder = Once(embedder, _OPEN_MODELS)
         self._channels = Channels(settings.storage_root, self._pool)
-        self._vector = lru_cache(maxsize=_CACHED_VECTORS)(self._embed)
+        self._vector: Once[tuple[str, str], NDArray[np.float32]] = Once(self._embed, _CACHED_VECTORS)
 
     def search(
         self,
@@ -122,12 +125,12 @@ class Query:
         start = time.perf_counter()
         channels = self._checked(query, top_k, modes)
         text = _clean(query)
-        embed = self._warm_up(text, channels)
+        self._warm_up(text, channels)
         catalog = self._catalog.result()
-        scope = scope_of(catalog.visible(caller.user_id, caller.client_id, caller.is_operator), kb_id)
+        scope = scope_of(catalog.searchable(caller.user_id, caller.client_id, caller.is_operator), kb_id)
         language = detect_language(text)
         terms = query_terms(text, language)
-        found = self._find(scope, channels, embed, terms, max(CANDIDATES, 2 * top_k))
+        found = self._find(scope, channels, text, terms, max(CANDIDATES, 2 * top_k))
         ranked = self._ranked(text, language, found)
         gone = catalog.not_live(sorted({each.candidate.document_id for each in ranked}))
         ranked = merge_equal([each for each in ranked if each.candidate.document_id not in gone])[:top_k]
@@ -142,7 +145,7 @@ class Query:
             timings={name: round(ms, 3) for name, ms in found.timings.items()},
             notes=(
                 *self._notes(query, text, scope, channels, found),
-                *self._language_note(text, language, found, ranked),
+                *self._language_notes(text, language, found, ranked),
             ),
             explanation=_explanation(language, terms, found, ranked) if explain else None,
         )
@@ -163,76 +166,74 @@ class Query:
             raise UsageError(f"Search modes are {', '.join(CHANNELS)}; got {', '.join(map(repr, modes)) or 'none'}.")
         return tuple(name for name in CHANNELS if name in modes)
 
-    def _warm_up(self, text: str, channels: Sequence[Channel]) -> "Callable[[], NDArray[np.float32]] | None":
-        """How to embed the query; None for a blank one.
-
-        The first search starts that at once and loads engine and language model, side by side with the catalog.
-        """
-        if not text:
-            return None
-        if self._is_warm:
-            return lambda: self._vector(text)
+    def _warm_up(self, text: str, channels: Sequence[Channel]) -> None:
+        """Let the first search load engine, language model and the usual embedder side by side with the catalog."""
+        if self._is_warm or not text:
+            return
         self._is_warm = True
         self._pool.submit(engine)
         self._pool.submit(detect_language, text)
-        return self._pool.submit(self._vector, text).result if "dense" in channels else lambda: self._vector(text)
+        if "dense" in channels:
+            self._pool.submit(self._vector, (self.settings.embedding_model, text))
 
-    def _find(
-        self,
-        scope: Scope,
-        channels: Sequence[Channel],
-        embed: "Callable[[], NDArray[np.float32]] | None",
-        terms: str,
-        limit: int,
-    ) -> Found:
-        if embed is None or not scope.tenants:
+    def _find(self, scope: Scope, channels: Sequence[Channel], text: str, terms: str, limit: int) -> Found:
+        if not text or not scope.tables:
             return Found(channels={name: [] for name in channels})
         return self._channels.search(
-            scope, channels, terms, embed, space_id=lambda: self._embedder.result().space.space_id, limit=limit
+            scope, channels, terms, self._embedder, vector_of=lambda model: self._vector((model, text)), limit=limit
         )
 
     def _ranked(self, text: str, language: str, found: Found) -> list[Ranked]:
-        if len(found.channels) < 2:
-            return fuse(found.channels)
-        dense, sparse = found.channels["dense"], found.channels["sparse"]
-        spoken = self._embedder.result().languages
-        trusted, behind = split_by_trust(text, language, dense, sparse, spoken)
-        return fuse({"dense": trusted, "sparse": sparse}, behind, unspoken(sparse, spoken))
+        rankings: list[tuple[str, Sequence[Candidate]]] = []
+        behind: list[Candidate] = []
+        unjudged: set[str] = set()
+        sparse = found.channels.get("sparse", [])
+        for by_model in found.dense:
+            trusted, distrusted = by_model.candidates, list[Candidate]()
+            if "sparse" in found.channels:
+                trusted, distrusted = split_by_trust(text, language, trusted, sparse, by_model.languages)
+                mine = [each for each in sparse if each.kb_id in by_model.kb_ids]
+                unjudged |= unspoken(mine, by_model.languages)
+            rankings.append(("dense", trusted))
+            behind += distrusted
+        if "sparse" in found.channels:
+            rankings.append(("sparse", sparse))
+        return fuse(rankings, behind, unjudged)
 
     def _notes(self, query: str, text: str, scope: Scope, channels: Sequence[Channel], found: Found) -> Sequence[str]:
         notes = [f"The {name} channel was skipped: {error}" for name, error in found.failed.items()]
-        if not scope.tenants:
+        if not scope.names:
             notes.append("No knowledge base is visible to this caller.")
+        if scope.unindexed:
+            notes.append(f"Nothing is indexed yet in {', '.join(scope.unindexed)}; `kb sync` does it.")
         if not text:
             notes.append(f"The query {query!r} holds nothing that can be searched.")
         how = "only by their words" if "sparse" in channels else "not at all"
-        for space_id, kb_ids in sorted(found.foreign.items()):
+        for model, (kb_ids, reason) in sorted(found.unread.items()):
             names = ", ".join(sorted(scope.names[kb_id] for kb_id in kb_ids))
             notes.append(
-                f"Passages of {names} are embedded by {_model(space_id)}, but {self.settings.embedding_model} is "
-                f"configured: they were searched {how}. `kb sync` re-embeds them."
+                f"Passages of {names} are embedded by {model}, which cannot be used here ({reason}): they were "
+                f"searched {how}. `kb sync` re-embeds them with the model that is set."
             )
         return notes
 
-    def _language_note(self, text: str, language: str, found: Found, ranked: Sequence[Ranked]) -> list[str]:
-        """Nothing, or one sentence, where the model does not speak what was asked or found."""
-        if not any(found.channels.values()) or "dense" not in found.channels:
-            return []
-        sparse, shown = found.channels.get("sparse", ()), [each.candidate for each in ranked]
-        languages = unspoken_languages(text, language, sparse, shown, self._embedder.result().languages)
-        has_words = "sparse" in found.channels
-        return [language_note(self.settings.embedding_model, languages, has_words)] if languages else []
+    def _language_notes(self, text: str, language: str, found: Found, ranked: Sequence[Ranked]) -> list[str]:
+        """A sentence for each model that does not speak what was asked or found."""
+        notes = []
+        for by_model in found.dense if any(found.channels.values()) else ():
+            sparse = [each for each in found.channels.get("sparse", ()) if each.kb_id in by_model.kb_ids]
+            shown = [each.candidate for each in ranked if each.candidate.kb_id in by_model.kb_ids]
+            if languages := unspoken_languages(text, language, sparse, shown, by_model.languages):
+                notes.append(language_note(by_model.model, languages, "sparse" in found.channels))
+        return notes
 
     def _settings_hash(self, channels: Sequence[Channel]) -> str:
         model = self.settings.embedding_model
         return ids.json_hash({"channels": list(channels), "model": model, "k": K, "candidates": CANDIDATES})
 
-    def _embed(self, text: str) -> "NDArray[np.float32]":
-        return self._embedder.result().embed_query(text)
-
-    @cached_property
-    def _embedder(self) -> "Future[Embedder]":
-        return self._pool.submit(self._make_embedder)
+    def _embed(self, asked: tuple[str, str]) -> "NDArray[np.float32]":
+        model, text = asked
+        return self._embedder(model).embed_query(text)
 
 
 def open_query(home: "str | Path | None" = None) -> Query:
@@ -246,10 +247,10 @@ def open_query(home: "str | Path | None" = None) -> Query:
 
         return open_reads(settings)
 
-    def embedder() -> "Embedder":
+    def embedder(model: str) -> "Embedder":
         from kb_pipeline.services.embedders import open_embedder
 
-        return open_embedder(settings, settings.kb_home / "models")
+        return open_embedder(settings, settings.kb_home / "models", model)
 
     return Query(settings, catalog, embedder)
 
@@ -257,11 +258,6 @@ def open_query(home: "str | Path | None" = None) -> Query:
 def _clean(query: str) -> str:
     """The query without what no text holds: NUL and lone surrogates."""
     return query.replace("\x00", " ").encode("utf-8", "replace").decode("utf-8").strip("\u200b\u2060\ufeff \t\r\n")
-
-
-def _model(space_id: str) -> str:
-    """`<model slug>-<dims>-<hash>` as people know it: the model."""
-    return space_id.rsplit("-", 2)[0]
 
 
 def _explanation(language: str, terms: str, found: Found, ranked: Sequence[Ranked]) -> Mapping[str, Any]:

@@ -2,17 +2,21 @@
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from kb_pipeline.query.caller import Caller
-
-if TYPE_CHECKING:
-    from kb_pipeline.query.search import Query
+from kb_pipeline.query.result import SearchResult
 
 SearchTool = Callable[..., str]
 
 
-def tool_for(home: "Query", caller: Caller) -> SearchTool:
+class Searches(Protocol):
+    """An opened home."""
+
+    def search(self, query: str, *, caller: Caller, kb_id: str | None, top_k: int) -> SearchResult: ...
+
+
+def tool_for(home: Searches, caller: Caller) -> SearchTool:
     """`search_knowledge_base` bound to an opened home and a caller; the agent cannot ask as anybody else."""
 
     def search_knowledge_base(query: str, kb_id: str = "", top_k: int = 5) -> str:

@@ -47,14 +47,15 @@ def marks_of(row: Mapping[str, Any]) -> list[Mark]:
     return [Mark(**mark) for mark in row["marks"]]
 
 
-def chunk_rows(document: Mapping[str, Any], chunks: Sequence[Chunk]) -> list[dict[str, Any]]:
-    """The chunks rows of a document."""
+def chunk_rows(document: Mapping[str, Any], chunks: Sequence[Chunk], split_id: str) -> list[dict[str, Any]]:
+    """The chunks rows of a document, split in the way that `split_id` names."""
     return [
         {
             "kb_id": document["kb_id"],
             "source_id": document["source_id"],
             "document_id": document["document_id"],
             "external_id": document["external_id"],
+            "split_id": split_id,
             "chunk_id": ids.chunk_id(document["document_id"], chunk.idx),
             "chunk_idx": chunk.idx,
             "text": chunk.text,

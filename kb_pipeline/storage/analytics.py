@@ -10,7 +10,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from kb_pipeline.errors import UsageError
-from kb_pipeline.schemas import PARQUET_TABLES
+from kb_pipeline.schemas import CHUNKS, PARQUET_TABLES
 from kb_pipeline.storage.catalog_records import KnowledgeBase
 from kb_pipeline.storage.engine import reading
 from kb_pipeline.storage.store import Store
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _MEMORY_LIMIT = "2GB"
+_SERVED = "(kb_id, split_id) IN (SELECT (kb_id, split_id) FROM kb_spaces WHERE role = 'serving')"
 _GLOB_SIGNS = re.compile(r"[*?\[]")
 """What in the home's own path would make the pattern match other homes."""
 
@@ -36,15 +37,16 @@ class Analytics:
         import duckdb
 
         connection = duckdb.connect(config={"memory_limit": _MEMORY_LIMIT})
+        with reading(self._store.catalog.engine) as catalog:
+            for name, catalog_table in metadata.tables.items():
+                connection.register(name, _arrow(catalog, catalog_table))
         for table in PARQUET_TABLES:
             folder = _GLOB_SIGNS.sub(r"[\g<0>]", str(self._store.layout.parquet / table.name))
             pattern = f"{folder}/**/*.parquet".replace("'", "''")
             # Names come from schemas.py and the path is quoted: a view cannot take parameters.
             files = f"read_parquet('{pattern}', hive_partitioning=false, union_by_name=true)"
-            connection.execute(f"CREATE VIEW {table.name} AS SELECT * FROM {files}")  # noqa: S608
-        with reading(self._store.catalog.engine) as catalog:
-            for name, catalog_table in metadata.tables.items():
-                connection.register(name, _arrow(catalog, catalog_table))
+            shown = f" WHERE {_SERVED}" if table is CHUNKS else ""
+            connection.execute(f"CREATE VIEW {table.name} AS SELECT * FROM {files}{shown}")  # noqa: S608
         return connection
 
     def query(self, statement: str) -> tuple[list[str], list[tuple[Any, ...]]]:

@@ -11,11 +11,11 @@ from kb_pipeline import ids
 from kb_pipeline.errors import NotVisible, UnitFailure, UsageError
 from kb_pipeline.records import VALIDATORS, Scope
 from kb_pipeline.settings import Settings
-from kb_pipeline.storage.catalog_records import KnowledgeBase, SourceRow
+from kb_pipeline.storage.catalog_records import Base, KnowledgeBase, SourceRow
 from kb_pipeline.storage.catalog_rules import VISIBLE
 from kb_pipeline.storage.documents import Documents
 from kb_pipeline.storage.engine import deciding, open_engine, reading
-from kb_pipeline.storage.tables import PlainText, kb_sources, knowledge_bases, retrieval_events
+from kb_pipeline.storage.tables import PlainText, kb_sources, kb_spaces, knowledge_bases, retrieval_events
 from kb_pipeline.urls import name_in
 
 
@@ -67,6 +67,7 @@ class Catalog:
             row: dict[str, Any] = {
                 "kb_id": kb_id, "name": name, "scope": scope, "tenant": tenant, "owner": owner, "client_id": client_id,
                 "agency_id": agency_id, "description": description, "created_at": _now(), "budget_usd": budget_usd,
+                "settings": {},
             }  # fmt: skip
             connection.execute(knowledge_bases.insert(), row)
         return KnowledgeBase(**row)
@@ -122,6 +123,21 @@ class Catalog:
         with self.engine.begin() as connection:
             change = knowledge_bases.update().where(knowledge_bases.c.kb_id == kb_id)
             connection.execute(change.values(budget_usd=budget_usd))
+
+    def set_settings(self, kb_id: str, settings: Mapping[str, Any]) -> None:
+        """What a knowledge base has set for itself; the rest is the home's."""
+        with self.engine.begin() as connection:
+            change = knowledge_bases.update().where(knowledge_bases.c.kb_id == kb_id)
+            connection.execute(change.values(settings=dict(settings)))
+
+    def searchable(self, user_id: str | None, client_id: str | None, is_operator: bool = False) -> list[Base]:
+        """`visible`, with the space that search reads of each."""
+        spaces = {}
+        with reading(self.engine) as connection:
+            for row in connection.execute(sa.select(kb_spaces).where(kb_spaces.c.role == "serving")).mappings():
+                spaces[row["kb_id"]] = (row["space_id"], row["embedding_model"])
+        seen = self.visible(user_id, client_id, is_operator)
+        return [Base(each.kb_id, each.name, each.tenant, *spaces.get(each.kb_id, (None, None))) for each in seen]
 
     def _knowledge_bases(self, condition: sa.ColumnElement[bool] | sa.TextClause) -> list[KnowledgeBase]:
         with reading(self.engine) as connection:

@@ -8,28 +8,19 @@ import sqlite3
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from kb_pipeline.errors import SystemicError
+from kb_pipeline.storage.catalog_records import Base
 from kb_pipeline.storage.catalog_rules import BUSY_TIMEOUT_MS, HEAD, VISIBLE
 from kb_pipeline.storage.sqlite_errors import damaged, sentence
 
 if TYPE_CHECKING:
     from kb_pipeline.settings import Settings
     from kb_pipeline.storage.catalog import Catalog
-
-
-@dataclass(frozen=True, slots=True)
-class Base:
-    """As much of a knowledge base as a search needs."""
-
-    kb_id: str
-    name: str
-    tenant: str
 
 
 class SqliteReads:
@@ -40,10 +31,14 @@ class SqliteReads:
         self._connection = _connect(file)
         weakref.finalize(self, self._connection.close)
 
-    def visible(self, user_id: str | None, client_id: str | None, is_operator: bool = False) -> list[Base]:
+    def searchable(self, user_id: str | None, client_id: str | None, is_operator: bool = False) -> list[Base]:
         """What a caller may see, by name; everything for the local operator."""
         where = "1" if is_operator else VISIBLE
-        query = f"SELECT kb_id, name, tenant FROM knowledge_bases WHERE {where} ORDER BY name"  # noqa: S608 - fixed texts
+        query = (
+            "SELECT b.kb_id, b.name, b.tenant, s.space_id, s.embedding_model FROM knowledge_bases b "  # noqa: S608 - fixed
+            "LEFT JOIN kb_spaces s ON s.kb_id = b.kb_id AND s.role = 'serving' "
+            f"WHERE {where} ORDER BY b.name"
+        )
         return [Base(*row) for row in self._ask(query, {"user_id": user_id or None, "client_id": client_id or None})]
 
     def not_live(self, document_ids: Sequence[str]) -> set[str]:

@@ -1,6 +1,6 @@
 """What both ways of reading the catalog must agree on: its newest migration, how long to wait, who sees what."""
 
-HEAD = "0004"
+HEAD = "0005"
 """Newest migration; a test holds it against storage/migrations/versions."""
 BUSY_TIMEOUT_MS = 60_000
 VISIBLE = (

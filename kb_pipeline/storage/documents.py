@@ -10,7 +10,7 @@ from kb_pipeline.errors import NotVisible, UsageError
 from kb_pipeline.records import DocumentStatus
 from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.engine import reading, upsert
-from kb_pipeline.storage.tables import kb_documents, ledger
+from kb_pipeline.storage.tables import kb_documents, kb_spaces, ledger
 
 _IN_LIMIT = 5_000
 _WORKING = ("fetching", "parsing", "extracting", "chunking", "embedding")
@@ -29,7 +29,9 @@ class Documents:
             condition.append(kb_documents.c.status == status)
         if source_id:
             condition.append(kb_documents.c.source_id == source_id)
-        tries = sa.and_(ledger.c.unit == kb_documents.c.document_id, ledger.c.status == "failed")
+        tries = sa.and_(
+            ledger.c.unit == kb_documents.c.document_id, ledger.c.status == "failed", ledger.c.space.in_(_served(kb_id))
+        )
         query = (
             sa.select(kb_documents, ledger.c.attempts, ledger.c.next_try_at)
             .select_from(kb_documents.outerjoin(ledger, sa.and_(tries, kb_documents.c.status == "failed")))
@@ -109,25 +111,12 @@ class Documents:
             return connection.execute(kb_documents.update().where(here).values(status="pending")).rowcount
 
     def settle(self, source: SourceRow, last_stage: str) -> None:
-        """Give each unfinished document the outcome the ledger has: `failed` with its reason, or `ready`.
+        """Give each unfinished document the outcome the ledger has in the serving space: `failed`, or `ready`.
 
         What waits for money stays `pending`, with the reason.
         """
-        table = kb_documents.c
-        mine = sa.and_(ledger.c.kb_id == source.kb_id, ledger.c.source_id == source.source_id)
-        failures = sa.select(ledger.c.unit, ledger.c.error_kind, ledger.c.error).where(
-            mine, ledger.c.status == "failed"
-        )
-        done = sa.select(ledger.c.unit).where(mine, ledger.c.stage == last_stage, ledger.c.status == "done")
-        here = sa.and_(table.kb_id == source.kb_id, table.source_id == source.source_id)
-        unfinished = sa.and_(here, table.status.in_((*_WORKING, "pending")))
-        change = kb_documents.update().where(unfinished).values(updated_at=datetime.now(UTC))
         with self._engine.begin() as connection:
-            for unit, kind, error in connection.execute(failures).all():
-                outcome = {"status": "pending" if kind == "budget" else "failed", "error_kind": kind, "error": error}
-                connection.execute(change.where(table.document_id == unit).values(**outcome))
-            ready = change.where(table.document_id.in_(done))
-            connection.execute(ready.values(status="ready", error_kind=None, error=None))
+            _settle(connection, last_stage, source.kb_id, source.source_id)
 
     def missing(self, kb_id: str, source_id: str) -> dict[str, str]:
         """document_id -> external_id of a source's documents that its last listing did not name."""
@@ -158,6 +147,47 @@ class Documents:
     def not_live(self, document_ids: Sequence[str]) -> set[str]:
         """Those of the documents that are archived or unknown."""
         return set(document_ids) - self.owners(document_ids).keys()
+
+
+def settle_anew(connection: sa.Connection, kb_id: str, last_stage: str) -> None:
+    """Give all documents of a knowledge base the outcome and the passages they have in the space that serves by now."""
+    table = kb_documents.c
+    here = sa.and_(table.kb_id == kb_id, table.status != "archived")
+    passages = sa.select(ledger.c.rows).where(
+        ledger.c.unit == table.document_id, ledger.c.stage == last_stage, ledger.c.space.in_(_served(kb_id))
+    )
+    counted = sa.func.coalesce(passages.scalar_subquery(), 0)
+    connection.execute(kb_documents.update().where(here).values(status="pending", chunks=counted))
+    _settle(connection, last_stage, kb_id)
+
+
+def _settle(connection: sa.Connection, last_stage: str, kb_id: str, source_id: str | None = None) -> None:
+    table = kb_documents.c
+    mine = sa.and_(ledger.c.kb_id == kb_id, ledger.c.space.in_(_served(kb_id)))
+    unfinished = sa.and_(table.kb_id == kb_id, table.status.in_((*_WORKING, "pending", "failed")))
+    if source_id is not None:
+        mine = sa.and_(mine, ledger.c.source_id == source_id)
+        unfinished = sa.and_(unfinished, table.source_id == source_id)
+    standing = sa.and_(mine, ledger.c.status == "failed")
+    failures = sa.select(ledger.c.unit, ledger.c.error_kind, ledger.c.error).where(standing)
+    failed = sa.select(ledger.c.unit).where(standing)
+    done = sa.select(ledger.c.unit).where(mine, ledger.c.stage == last_stage, ledger.c.status == "done")
+    change = kb_documents.update().where(unfinished).values(updated_at=datetime.now(UTC))
+    for unit, kind, error in connection.execute(failures).all():
+        outcome = {"status": "pending" if kind == "budget" else "failed", "error_kind": kind, "error": error}
+        connection.execute(change.where(table.document_id == unit).values(**outcome))
+    ready = change.where(table.document_id.in_(done), table.document_id.not_in(failed))
+    connection.execute(ready.values(status="ready", error_kind=None, error=None))
+
+
+def _served(kb_id: str) -> sa.CompoundSelect[tuple[str]]:
+    """What the ledger's rows of the serving space, and of the stages before any space, are told apart by."""
+    serving = sa.and_(kb_spaces.c.kb_id == kb_id, kb_spaces.c.role == "serving")
+    return sa.union_all(
+        sa.select(sa.literal("")),
+        sa.select(kb_spaces.c.space_id).where(serving),
+        sa.select(kb_spaces.c.split_id).where(serving),
+    )
 
 
 def _slices(values: Sequence[str]) -> Iterable[Sequence[str]]:

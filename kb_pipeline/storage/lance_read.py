@@ -103,16 +103,6 @@ class IndexReader:
         table = self._current()
         return 0 if table is None else int(table.version)
 
-    def holds(self, kb_ids: Sequence[str]) -> set[str]:
-        """Those of the knowledge bases that have rows here."""
-
-        def some(table: "lance.LanceDataset") -> set[str]:
-            return {
-                k for k in kb_ids if table.to_table(columns=["kb_id"], filter=one_of("kb_id", [k]), limit=1).num_rows
-            }
-
-        return self._read(some) or set()
-
     def dense(self, vector: "NDArray[np.float32]", kb_ids: Sequence[str], limit: int) -> list[Candidate]:
         """The nearest passages of these knowledge bases by cosine, best first, at most `limit`."""
         nearest: dict[str, Any] = {"column": "vector", "q": vector, "k": limit, "metric": "cosine"}

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from kb_pipeline.settings import Settings
 
+SPLIT_FOLDER = "split_id="
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -51,6 +53,7 @@ class Layout:
     def parquet(self) -> Path:
         return self.root / "parquet"
 
-    def dataset(self, table: str, kb_id: str, source_id: str) -> Path:
-        """Folder of one source's part files of a Parquet dataset."""
-        return self.parquet / table / f"kb_id={kb_id}" / f"source_id={source_id}"
+    def dataset(self, table: str, kb_id: str, source_id: str, split_id: str = "") -> Path:
+        """Folder of one source's part files of a Parquet dataset; a folder each for several ways of splitting."""
+        folder = self.parquet / table / f"kb_id={kb_id}" / f"source_id={source_id}"
+        return folder / f"{SPLIT_FOLDER}{split_id}" if split_id else folder

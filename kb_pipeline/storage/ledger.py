@@ -1,7 +1,7 @@
 """The ledger: per stage and unit, what was done with which inputs; so a stage can ask what is left to do."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +15,20 @@ from kb_pipeline.storage.tables import ledger
 
 REMOVES_OUTPUT: frozenset[str] = frozenset({"unsupported", "corrupt", "too_large"})
 """Failures that say what the source holds now cannot be read: older output would be a lie."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Where units are accounted for: a stage at work on a source, and for what it makes of them, which space.
+
+    Attributes:
+        space: splitting (`chunks`) or space (`chunk_index`) that the output belongs to; empty for stages before.
+    """
+
+    stage: str
+    kb_id: str
+    source_id: str
+    space: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,55 +73,58 @@ class Ledger:
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
-    def needing(self, stage: str, upstream: str, kb_id: str, source_id: str, recipe: Recipe) -> Needs:
+    def needing(self, lane: Lane, upstream: Lane, recipe: Recipe) -> Needs:
         """Compare a stage with the one before it, in one pass over the partition's rows.
 
         Args:
             recipe: how the stage would do a unit now.
         """
         mine, theirs = ledger.alias("mine"), ledger.alias("theirs")
-        has_input = sa.and_(theirs.c.stage == upstream, theirs.c.kb_id == kb_id, theirs.c.source_id == source_id)
-        joined = theirs.outerjoin(mine, sa.and_(mine.c.unit == theirs.c.unit, mine.c.stage == stage))
+        has_input = sa.and_(_in(upstream, theirs), theirs.c.output_hash != "")
+        joined = theirs.outerjoin(mine, same_unit(mine, theirs, lane))
         is_due = sa.or_(
             mine.c.unit.is_(None),
             mine.c.input_hash != theirs.c.output_hash,
             mine.c.recipe.not_in((recipe.whole, recipe.capped)),
             mine.c.next_try_at <= datetime.now(UTC),
         )
-        query = sa.select(theirs.c.unit, theirs.c.output_hash).select_from(joined)
-        query = query.where(has_input, theirs.c.output_hash != "", is_due)
-        living = sa.select(theirs.c.unit).where(has_input, theirs.c.output_hash != "")
-        orphans = sa.select(mine.c.unit).where(
-            mine.c.stage == stage, mine.c.kb_id == kb_id, mine.c.source_id == source_id, mine.c.unit.not_in(living)
-        )
+        query = sa.select(theirs.c.unit, theirs.c.output_hash).select_from(joined).where(has_input, is_due)
+        living = sa.select(theirs.c.unit).where(has_input)
+        orphans = sa.select(mine.c.unit).where(_in(lane, mine), mine.c.unit.not_in(living))
         with reading(self._engine) as connection:
             todo = [Unit(unit=unit, input_hash=output) for unit, output in connection.execute(query)]
             removed = list(connection.execute(orphans).scalars())
             inputs = connection.execute(sa.select(sa.func.count()).select_from(living.subquery())).scalar_one()
         return Needs(todo=todo, removed=removed, unchanged=inputs - len(todo))
 
-    def known(self, stage: str, units: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-        """Ledger rows of some units (at most a few thousand), by unit."""
-        query = sa.select(ledger).where(ledger.c.stage == stage, ledger.c.unit.in_(units))
+    def outdated(self, lane: Lane, upstream: Lane) -> list[str]:
+        """Units that were made from something else than the stage before has now, or has no more."""
+        mine, theirs = ledger.alias("mine"), ledger.alias("theirs")
+        joined = mine.outerjoin(theirs, same_unit(theirs, mine, upstream))
+        is_other = sa.or_(theirs.c.unit.is_(None), theirs.c.output_hash != mine.c.input_hash)
+        query = sa.select(mine.c.unit).select_from(joined).where(_in(lane, mine), is_other)
+        with reading(self._engine) as connection:
+            return list(connection.execute(query).scalars())
+
+    def known(self, lane: Lane, units: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """Ledger rows of some units (at most a few thousand), by unit, whichever source they are of now."""
+        here = sa.and_(ledger.c.stage == lane.stage, ledger.c.space == lane.space)
+        query = sa.select(ledger).where(here, ledger.c.unit.in_(units))
         with reading(self._engine) as connection:
             return {row["unit"]: dict(row) for row in connection.execute(query).mappings()}
 
-    def units(self, stage: str, kb_id: str, source_id: str, with_output: bool = False) -> list[str]:
+    def units(self, lane: Lane, with_output: bool = False) -> list[str]:
         """All units of a partition, or those of them that have output."""
-        query = sa.select(ledger.c.unit).where(
-            ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id
-        )
+        query = sa.select(ledger.c.unit).where(_in(lane))
         if with_output:
             query = query.where(ledger.c.output_hash != "")
         with reading(self._engine) as connection:
             return list(connection.execute(query).scalars())
 
-    def record(
-        self, stage: str, kb_id: str, source_id: str, recipe: Recipe, run_id: str, entries: Iterable[Entry]
-    ) -> None:
+    def record(self, lane: Lane, recipe: Recipe, run_id: str, entries: Iterable[Entry]) -> None:
         """Write outcomes. Called after the data is committed, never before."""
         entries, now = list(entries), datetime.now(UTC)
-        before = self.known(stage, [entry.unit for entry in entries if entry.failure])
+        before = self.known(lane, [entry.unit for entry in entries if entry.failure])
         rows = []
         for entry in entries:
             old = before.get(entry.unit, {})
@@ -119,10 +136,8 @@ class Ledger:
             attempts = old["attempts"] + 1 if is_same_work else 1
             rows.append(
                 {
-                    "stage": stage,
+                    **asdict(lane),
                     "unit": entry.unit,
-                    "kb_id": kb_id,
-                    "source_id": source_id,
                     "status": "failed" if entry.failure else "done",
                     "input_hash": entry.input_hash,
                     "recipe": made_by,
@@ -140,21 +155,31 @@ class Ledger:
             )
         upsert(ledger, self._engine, rows)
 
-    def doubt(self, stage: str, unit: str, failure: UnitFailure) -> None:
+    def reopen(self, lane: Lane, units: Sequence[str]) -> None:
+        """Let units count as not done; called before their output is touched.
+
+        Without it a run that dies between data and ledger would leave new output beside an old row, and a source that
+        goes back to what it was would find that row in order.
+        """
+        if units:
+            here = sa.and_(_in(lane), ledger.c.recipe != "", ledger.c.unit.in_(units))
+            with self._engine.begin() as connection:
+                connection.execute(ledger.update().where(here).values(recipe=""))
+
+    def doubt(self, lane: Lane, unit: str, failure: UnitFailure) -> None:
         """Let a stage do a unit again whose output turned out to be unusable."""
-        here = sa.and_(ledger.c.stage == stage, ledger.c.unit == unit)
+        here = sa.and_(_in(lane), ledger.c.unit == unit)
         with self._engine.begin() as connection:
             now = datetime.now(UTC)
             values = {"status": "failed", "error_kind": failure.kind, "error": str(failure), "next_try_at": now}
             connection.execute(ledger.update().where(here).values(**values))
 
-    def let_be(self, stage: str, kb_id: str, source_id: str, recipe: Recipe, seen: Collection[str]) -> None:
+    def let_be(self, lane: Lane, recipe: Recipe, seen: Collection[str]) -> None:
         """Ask no more for units that a windowed listing has left behind: what they have stands, whatever made it."""
-        here = sa.and_(ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id)
         asked = sa.or_(ledger.c.recipe.not_in((recipe.whole, recipe.capped)), ledger.c.next_try_at.is_not(None))
         with reading(self._engine) as connection:
-            units = set(connection.execute(sa.select(ledger.c.unit).where(here, asked)).scalars())
-        self._update(sorted(units.difference(seen)), ledger.c.stage == stage, recipe=recipe.whole, next_try_at=None)
+            units = set(connection.execute(sa.select(ledger.c.unit).where(_in(lane), asked)).scalars())
+        self._update(sorted(units.difference(seen)), _in(lane), recipe=recipe.whole, next_try_at=None)
 
     def make_due(self, units: Sequence[str]) -> None:
         """Let failed units be tried at the next sync, as if for the first time; in whatever stage they failed."""
@@ -170,12 +195,17 @@ class Ledger:
             with self._engine.begin() as connection:
                 connection.execute(statement, [{"_unit": unit} for unit in units])
 
-    def remove(self, stage: str, units: Sequence[str]) -> None:
-        """Forget units; called after their data is gone."""
+    def remove(self, lane: Lane, units: Sequence[str]) -> None:
+        """Forget units; called after their data is gone. Those that another source has taken over stay."""
         if units:
             with self._engine.begin() as connection:
-                statement = ledger.delete().where(ledger.c.stage == stage, ledger.c.unit == sa.bindparam("_unit"))
+                statement = ledger.delete().where(_in(lane), ledger.c.unit == sa.bindparam("_unit"))
                 connection.execute(statement, [{"_unit": unit} for unit in units])
+
+    def remove_lane(self, lane: Lane) -> None:
+        """Forget all units of a lane."""
+        with self._engine.begin() as connection:
+            connection.execute(ledger.delete().where(_in(lane)))
 
     def remove_source(self, kb_id: str, source_id: str) -> None:
         """Forget all units of a source in every stage."""
@@ -188,48 +218,62 @@ class Ledger:
         with self._engine.begin() as connection:
             connection.execute(ledger.delete().where(ledger.c.unit == unit))
 
-    def totals(self, stage: str, kb_id: str, source_id: str) -> tuple[int, int]:
+    def totals(self, lane: Lane) -> tuple[int, int]:
         """(units done, rows they have) of a partition."""
         query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(ledger.c.rows), 0)).where(
-            ledger.c.stage == stage,
-            ledger.c.kb_id == kb_id,
-            ledger.c.source_id == source_id,
-            ledger.c.output_hash != "",
+            _in(lane), ledger.c.output_hash != ""
         )
         with reading(self._engine) as connection:
             done, rows = connection.execute(query).one()
         return done, rows
 
-    def is_settled(self, stage: str, kb_id: str, source_id: str, recipe: Recipe) -> bool:
+    def is_settled(self, lane: Lane, recipe: Recipe) -> bool:
         """True if no unit of a partition is due for another try or was done under another recipe."""
-        here = sa.and_(ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id)
         is_due = ledger.c.next_try_at <= datetime.now(UTC)
         query = (
             sa.select(ledger.c.unit)
-            .where(here, sa.or_(is_due, ledger.c.recipe.not_in((recipe.whole, recipe.capped))))
+            .where(_in(lane), sa.or_(is_due, ledger.c.recipe.not_in((recipe.whole, recipe.capped))))
             .limit(1)
         )
         with reading(self._engine) as connection:
             return connection.execute(query).first() is None
 
-    def failures(self, stage: str, kb_id: str, source_id: str) -> list[tuple[str, str, str]]:
+    def failed(self, kb_id: str) -> dict[str, set[str]]:
+        """Kinds of the failures that stand, by unit, in whatever stage and space."""
+        query = sa.select(ledger.c.unit, ledger.c.error_kind).where(
+            ledger.c.kb_id == kb_id, ledger.c.status == "failed"
+        )
+        found: dict[str, set[str]] = {}
+        with reading(self._engine) as connection:
+            for unit, kind in connection.execute(query):
+                found.setdefault(unit, set()).add(kind)
+        return found
+
+    def failures(self, lane: Lane) -> list[tuple[str, str, str]]:
         """(document, kind, reason) of the units of a partition that stand as failed."""
         query = (
             sa.select(ledger.c.unit, ledger.c.error_kind, ledger.c.error)
-            .where(ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id)
-            .where(ledger.c.status == "failed")
+            .where(_in(lane), ledger.c.status == "failed")
             .order_by(ledger.c.unit)
         )
         with reading(self._engine) as connection:
             return [(unit, kind, reason) for unit, kind, reason in connection.execute(query)]
 
-    def data_version(self, stage: str, kb_id: str, source_id: str) -> str:
+    def data_version(self, lane: Lane) -> str:
         """Hash of all outputs of a partition: equal exactly when nothing changed."""
         query = (
             sa.select(ledger.c.unit, ledger.c.output_hash)
-            .where(ledger.c.stage == stage, ledger.c.kb_id == kb_id, ledger.c.source_id == source_id)
-            .where(ledger.c.output_hash != "")
+            .where(_in(lane), ledger.c.output_hash != "")
             .order_by(ledger.c.unit)
         )
         with reading(self._engine) as connection:
             return sha256_hex(*(part for row in connection.execute(query) for part in row))
+
+
+def _in(lane: Lane, rows: sa.FromClause = ledger) -> sa.ColumnElement[bool]:
+    return sa.and_(*(rows.c[name] == value for name, value in asdict(lane).items()))
+
+
+def same_unit(rows: sa.FromClause, others: sa.FromClause, lane: Lane) -> sa.ColumnElement[bool]:
+    """Rows of a lane's stage and space for the units of other rows, whichever source they are of."""
+    return sa.and_(rows.c.unit == others.c.unit, rows.c.stage == lane.stage, rows.c.space == lane.space)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
-from kb_pipeline.schemas import PARQUET_TABLES
+from kb_pipeline.schemas import CHUNKS, PARQUET_TABLES
 from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline.storage.lance_damage import DAMAGED
 from kb_pipeline.storage.layout import Layout
@@ -24,10 +24,14 @@ def remove_of_sources(layout: Layout, sources: Iterable[SourceRow], now: float |
         now: seconds since 1970.
 
     """
+    sources = list(sources)
     folders = [layout.dataset(table.name, s.kb_id, s.source_id) for s in sources for table in PARQUET_TABLES]
-    dead = (path for folder in folders for path in folder.glob(".*.tmp"))
-    damaged = (path for folder in folders for path in folder.glob("*.damaged"))
-    return _remove(dead, DEAD_AFTER, now) + _remove(damaged, KEEP_DAMAGED, now)
+    dead = (path for folder in folders for path in folder.rglob(".*.tmp"))
+    damaged = (path for folder in folders for path in folder.rglob("*.damaged"))
+    split = (layout.dataset(CHUNKS.name, source.kb_id, source.source_id) for source in sources)
+    unsplit = (path for folder in split for path in folder.glob("part-*.parquet"))  # of before there were spaces
+    removed = _remove(dead, DEAD_AFTER, now) + _remove(damaged, KEEP_DAMAGED, now)
+    return removed + _remove(unsplit, timedelta(), now)
 
 
 def remove_of_home(layout: Layout, now: float | None = None) -> int:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kb_pipeline.schemas import Table
-from kb_pipeline.storage.layout import Layout
+from kb_pipeline.storage.layout import SPLIT_FOLDER, Layout
 
 PART_DOCUMENTS = 1024
 """A part file is filled up to this many documents, so an edit rewrites a bounded amount."""
@@ -35,9 +35,9 @@ class Dataset:
     The files are the truth about what lives where; nothing beside them has to be kept in step.
     """
 
-    def __init__(self, layout: Layout, table: Table, kb_id: str, source_id: str) -> None:
-        self.table = table
-        self._folder = layout.dataset(table.name, kb_id, source_id)
+    def __init__(self, layout: Layout, table: Table, kb_id: str, source_id: str, split_id: str = "") -> None:
+        self.table, self.split_id = table, split_id
+        self._folder = layout.dataset(table.name, kb_id, source_id, split_id)
         self._places: dict[str, Path] | None = None
 
     def replace(self, rows: pa.Table, document_ids: Collection[str]) -> None:
@@ -235,12 +235,20 @@ def column_values(layout: Layout, table: Table, column: str) -> set[str]:
 
 def parts_of(layout: Layout, table: Table) -> set[tuple[str, str]]:
     """(kb_id, source_id) of the sources that have part files."""
-    found = (part.parent for part in (layout.parquet / table.name).glob("kb_id=*/source_id=*/part-*.parquet"))
-    return {(f.parent.name.removeprefix("kb_id="), f.name.removeprefix("source_id=")) for f in found}
+    found = (layout.parquet / table.name).glob("kb_id=*/source_id=*")
+    filled = [folder for folder in found if next(folder.rglob("part-*.parquet"), None)]
+    return {(f.parent.name.removeprefix("kb_id="), f.name.removeprefix("source_id=")) for f in filled}
+
+
+def splits_of(layout: Layout, table: Table, kb_id: str, source_id: str) -> list[str]:
+    """Ways of splitting that a source has rows of; "" for rows of before there were several."""
+    folder = layout.dataset(table.name, kb_id, source_id)
+    found = sorted(each.name.removeprefix(SPLIT_FOLDER) for each in folder.glob(f"{SPLIT_FOLDER}*"))
+    return [*found, ""] if next(folder.glob("part-*.parquet"), None) else found
 
 
 def write_empty(layout: Layout, table: Table) -> None:
     """A zero-row file of the right schema: SQL over a dataset that has no rows yet must not fail."""
     path = layout.parquet / table.name / "empty.parquet"
-    if not path.exists():
+    if not path.exists() or not pq.read_schema(path).equals(table.schema):
         _write(table.schema.empty_table(), path)

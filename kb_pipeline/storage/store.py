@@ -9,20 +9,21 @@ import pyarrow as pa
 from kb_pipeline import ids
 from kb_pipeline.errors import SystemicError, UsageError
 from kb_pipeline.records import Space
-from kb_pipeline.schemas import PARQUET_TABLES, RAW_ITEMS, Table
+from kb_pipeline.schemas import CHUNKS, PARQUET_TABLES, RAW_ITEMS, Table
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.blobs import Blobs
 from kb_pipeline.storage.catalog import Catalog
-from kb_pipeline.storage.catalog_records import SourceRow
+from kb_pipeline.storage.catalog_records import KnowledgeBase, SourceRow
 from kb_pipeline.storage.documents import Documents
 from kb_pipeline.storage.forgotten import Forgotten
+from kb_pipeline.storage.kb_spaces import Spaces
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.lance_table import DRAFT_SUFFIX, spaces, tenants_with_tables
 from kb_pipeline.storage.layout import Layout
 from kb_pipeline.storage.lease import Lease, Taken, lease_of
 from kb_pipeline.storage.ledger import Ledger
 from kb_pipeline.storage.model_calls import costs_of, spent_usd
-from kb_pipeline.storage.parquet import Dataset, column_values, write_empty
+from kb_pipeline.storage.parquet import Dataset, column_values, splits_of, write_empty
 
 _LEASE_WAIT_S = 3600.0
 
@@ -52,6 +53,10 @@ class Store:
         return Ledger(self.catalog.engine)
 
     @cached_property
+    def spaces(self) -> Spaces:
+        return Spaces(self.catalog.engine)
+
+    @cached_property
     def lease(self) -> Lease:
         return lease_of(self.catalog.engine, self.layout.locks)
 
@@ -71,12 +76,22 @@ class Store:
             write_empty(self.layout, table)
         _ = self.catalog
 
-    def dataset(self, table: Table, source: SourceRow) -> Dataset:
-        """The rows of one table that belong to a source."""
-        return Dataset(self.layout, table, source.kb_id, source.source_id)
+    def settings_of(self, base: KnowledgeBase) -> Settings:
+        """Settings of a knowledge base: the home's, but for those it has of its own."""
+        return self.settings.model_copy(update=dict(base.settings)) if base.settings else self.settings
 
-    def index(self, tenant: str, space: Space) -> ChunkIndex:
-        """The LanceDB table of a tenant and space, for writing."""
+    def dataset(self, table: Table, source: SourceRow, split_id: str = "") -> Dataset:
+        """The rows of one table that belong to a source; of `chunks`, those of one way of splitting."""
+        return Dataset(self.layout, table, source.kb_id, source.source_id, split_id)
+
+    def datasets(self, source: SourceRow) -> list[Dataset]:
+        """All that there are of a source, whatever its texts were split by."""
+        splits = splits_of(self.layout, CHUNKS, source.kb_id, source.source_id)
+        others = [self.dataset(table, source) for table in PARQUET_TABLES if table is not CHUNKS]
+        return [*others, *(self.dataset(CHUNKS, source, split_id) for split_id in splits)]
+
+    def index(self, tenant: str, space: Space | str) -> ChunkIndex:
+        """The LanceDB table of a tenant and space (or the id of one that has a table), for writing."""
         return ChunkIndex(self.layout.root, tenant, space, self.lease)
 
     def indexes(self, tenant: str) -> list[ChunkIndex]:

@@ -70,8 +70,26 @@ knowledge_bases = sa.Table(
     sa.Column("client_id", PlainText, nullable=False, default="", doc="account it belongs to; scope account"),
     sa.Column("agency_id", PlainText, nullable=False, default="", doc="agency of the account, for the record"),
     sa.Column("budget_usd", sa.Float, doc="what paid models may cost in a calendar month, UTC; empty for no limit"),
+    sa.Column("settings", sa.JSON, nullable=False, default=dict, doc="JSON: settings of its own, by `kb set`"),
     sa.Column("created_at", _TIME, nullable=False, doc="when it was made"),
     info={"about": "Knowledge bases, and who may see them."},
+)
+
+kb_spaces = sa.Table(
+    "kb_spaces",
+    metadata,
+    sa.Column("kb_id", sa.ForeignKey("knowledge_bases.kb_id"), primary_key=True, doc="knowledge base"),
+    sa.Column("space_id", ShortText(100), primary_key=True, doc="model, dims, hash of both with recipe, and splitting"),
+    sa.Column("split_id", ShortText(40), nullable=False, doc="how its texts are split; the `chunks` it is made from"),
+    sa.Column("embedding_model", PlainText, nullable=False, doc="EMBEDDING_MODEL it is made with"),
+    sa.Column("chunk_unit", ShortText(8), nullable=False, doc="CHUNK_UNIT"),
+    sa.Column("chunk_size", sa.Integer, nullable=False, doc="CHUNK_SIZE"),
+    sa.Column("chunk_overlap", sa.Integer, nullable=False, doc="CHUNK_OVERLAP"),
+    sa.Column(
+        "role", ShortText(12), nullable=False, doc="serving, candidate, previous, or dropped: about to be removed"
+    ),
+    sa.Column("since", _TIME, nullable=False, doc="when it got that role"),
+    info={"about": "Spaces of each knowledge base: the one that search reads, and those beside it."},
 )
 
 kb_sources = sa.Table(
@@ -142,6 +160,13 @@ ledger = sa.Table(
     metadata,
     sa.Column("stage", ShortText(24), primary_key=True, doc="raw_items, documents, chunks or chunk_index"),
     sa.Column("unit", ShortText(25), primary_key=True, doc="document_id"),
+    sa.Column(
+        "space",
+        ShortText(100),
+        primary_key=True,
+        default="",
+        doc="splitting (chunks) or space (chunk_index) the output belongs to; empty for the stages before",
+    ),
     sa.Column("kb_id", ShortText(40), nullable=False, doc="knowledge base"),
     sa.Column("source_id", ShortText(40), nullable=False, doc="source the document came from"),
     sa.Column("status", ShortText(8), nullable=False, doc="done or failed"),

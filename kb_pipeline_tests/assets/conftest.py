@@ -42,14 +42,15 @@ class Home:
         tenant = self.store.catalog.knowledge_base(self.kb).tenant
         return self.store.indexes(tenant)
 
-    def indexed(self):
-        """chunk_id -> (document_id, text) of every row of every search table."""
+    def indexed(self, role="serving"):
+        """chunk_id -> (document_id, text) of every row that search reads, or of a space by its role."""
         from kb_pipeline.storage.lance_table import open_table
 
-        rows = {}
-        for index in self.index():
-            for row in open_table(index.path).to_table(columns=["chunk_id", "document_id", "text"]).to_pylist():
-                rows[row["chunk_id"]] = (row["document_id"], row["text"])
+        tenant, rows = self.store.catalog.knowledge_base(self.kb).tenant, {}
+        for space in self.store.spaces.of(self.kb):
+            table = open_table(self.store.index(tenant, space.space_id).path) if space.role == role else None
+            found = table.to_table(columns=["kb_id", "chunk_id", "document_id", "text"]).to_pylist() if table else []
+            rows |= {row["chunk_id"]: (row["document_id"], row["text"]) for row in found if row["kb_id"] == self.kb}
         return rows
 
     def files(self):
@@ -63,7 +64,11 @@ class Home:
         }
 
     def rows(self, source):
-        return {table.name: self.store.dataset(table, source).inspect().rows for table in PARQUET_TABLES}
+        """Rows by table; of `chunks`, those of every way of splitting."""
+        rows = dict.fromkeys((table.name for table in PARQUET_TABLES), 0)
+        for dataset in self.store.datasets(source):
+            rows[dataset.table.name] += dataset.inspect().rows
+        return rows
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from kb_pipeline.retries import MAX_ATTEMPTS
+from kb_pipeline.storage.ledger import Lane
 from kb_pipeline.storage.tables import ledger
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
@@ -88,7 +89,7 @@ def test_reingest_does_every_stage_of_one_document_and_pays_for_no_text_twice(ho
     report = home.sync(source)
     assert fetches.asked == ["a.md", "b.md", "b.md"]
     assert (report.embedded, report.unchanged) == (0, 1)
-    runs = {row["run_id"] for row in home.store.ledger.known("documents", [row["document_id"]]).values()}
+    runs = {row["run_id"] for row in home.store.ledger.known(Lane("documents", "k", ""), [row["document_id"]]).values()}
     assert runs == {report.run_id}
     assert home.indexed() == before
     assert home.documents()["b.md"]["status"] == "ready"
@@ -101,8 +102,8 @@ def test_entries_that_left_the_feed_do_not_keep_it_from_answering_unchanged(home
     source = home.add(tmp_path / "r.jsonl", "records")
     (tmp_path / "r.jsonl").write_text(json.dumps({"id": "1", "title": "t", "text": "Buoy."}) + "\n")
     home.sync(source)
-    (unit,) = store.ledger.units("raw_items", "k", source.source_id)
-    settled = ("raw_items", "k", source.source_id, s1_fetch.recipe_of(store.settings))
+    (unit,) = store.ledger.units(Lane("raw_items", "k", source.source_id))
+    settled = (Lane("raw_items", "k", source.source_id), s1_fetch.recipe_of(store.settings))
     assert store.ledger.is_settled(*settled)
     store.ledger.make_stale([unit])
     assert not store.ledger.is_settled(*settled)
@@ -110,4 +111,4 @@ def test_entries_that_left_the_feed_do_not_keep_it_from_answering_unchanged(home
     assert not store.ledger.is_settled(*settled)  # it is listed: it can be fetched
     store.ledger.let_be(*settled, seen=set())
     assert store.ledger.is_settled(*settled)
-    assert store.ledger.known("raw_items", [unit])[unit]["updated_at"] <= now + timedelta(minutes=1)
+    assert store.ledger.known(settled[0], [unit])[unit]["updated_at"] <= now + timedelta(minutes=1)

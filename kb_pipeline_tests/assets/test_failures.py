@@ -12,6 +12,7 @@ from kb_pipeline.automation.run import Syncer
 from kb_pipeline.connectors.registry import Registry
 from kb_pipeline.errors import Blocked, Corrupt, SystemicError, Transient
 from kb_pipeline.records import Item, Listing, RawItem
+from kb_pipeline.services.embedders import Embedders
 from kb_pipeline.services.sandbox import Sandbox
 from kb_pipeline.storage.store import Store
 from kb_pipeline.testing.embedder import HashingEmbedder
@@ -68,7 +69,7 @@ def home(settings, connector):
         resources = {
             "store": store,
             "connectors": Registry([connector]),
-            "embedder": HashingEmbedder("test", 32),
+            "embedders": Embedders(lambda _: HashingEmbedder("test", 32)),
             "sandbox": sandbox,
             "progress": SilentProgress(),
         }
@@ -114,7 +115,7 @@ def nested(depth):
 
 def planned(home, source, connector):
     with Sandbox(home.store.settings) as sandbox:
-        return Planner(home.store, source, HashingEmbedder("test", 32), sandbox).plan(connector)
+        return Planner(home.store, source, Embedders(lambda _: HashingEmbedder("test", 32)), sandbox).plan(connector)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from kb_pipeline.assets.plan import Planner
 from kb_pipeline.automation.run import open_syncer
 from kb_pipeline.connectors.document import DocumentConnector
 from kb_pipeline.connectors.registry import Registry
-from kb_pipeline.services.embedders import open_embedder
+from kb_pipeline.services.embedders import embedders_of
 from kb_pipeline.services.sandbox import Sandbox
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.store import Store
@@ -21,9 +21,9 @@ def plan_of(home, source):
     row = store.catalog.source(source.kb_id, source.source_id)
     before, rows = home.files(), len(calls(home))
     with Sandbox(store.settings) as sandbox:
-        embedder = open_embedder(store.settings, store.layout.models)
+        embedders = embedders_of(store.settings, store.layout.models)
         connector = Registry([DocumentConnector(store.settings)]).named(row.connector)
-        plan = Planner(store, row, embedder, sandbox).plan(connector)
+        plan = Planner(store, row, embedders, sandbox).plan(connector)
     assert (home.files(), len(calls(home))) == (before, rows)
     return plan
 

@@ -60,7 +60,6 @@ class Snapshot:
     bases: Sequence[KnowledgeBase]
     sources: Sequence[SourceRow]
     documents: Sequence[DocumentView]
-    space_id: str
     names: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, kb: object | None) -> list[DocumentView]:
@@ -75,7 +74,7 @@ class Snapshot:
         return [view for view in found if view.is_live] or found
 
 
-def take_snapshot(store: Store, names: Mapping[str, str], space_id: str) -> Snapshot:
+def take_snapshot(store: Store, names: Mapping[str, str]) -> Snapshot:
     """Catalog and search index of a home as they are now; `names` are the bases' names by id."""
     bases = [base for base in store.catalog.knowledge_bases() if base.kb_id in names]
     chunks, held = _chunks(store, list(names))
@@ -86,11 +85,14 @@ def take_snapshot(store: Store, names: Mapping[str, str], space_id: str) -> Snap
             documents.append(DocumentView(names[base.kb_id], row, chunks.pop(key, []), frozenset(held.get(key, ()))))
     documents += [DocumentView(names[rows[0]["kb_id"]], {}, rows, frozenset(held[key])) for key, rows in chunks.items()]
     sources = [source for base in bases for source in store.catalog.sources(base.kb_id)]
-    return Snapshot(bases, sources, documents, space_id, dict(names))
+    return Snapshot(bases, sources, documents, dict(names))
 
 
 def _chunks(store: Store, kb_ids: Sequence[str]) -> tuple[dict[str, list[Mapping[str, Any]]], dict[str, set[str]]]:
-    """(chunks by document, spaces by document) of every table of every tenant, whoever it belongs to."""
+    """(chunks by document, spaces by document) of every table of every tenant but what is only kept beside."""
+    beside = {
+        (kb_id, space.space_id) for kb_id in kb_ids for space in store.spaces.of(kb_id) if space.role != "serving"
+    }
     found: dict[str, dict[str, Mapping[str, Any]]] = {}
     held: dict[str, set[str]] = {}
     root = store.layout.root
@@ -99,7 +101,8 @@ def _chunks(store: Store, kb_ids: Sequence[str]) -> tuple[dict[str, list[Mapping
             table = open_table(table_path(root, tenant, space))
             if table is None:
                 continue
-            for row in table.to_table(columns=_COLUMNS, filter=one_of("kb_id", kb_ids)).to_pylist():
+            here = [kb_id for kb_id in kb_ids if (kb_id, space) not in beside]
+            for row in table.to_table(columns=_COLUMNS, filter=one_of("kb_id", here)).to_pylist():
                 found.setdefault(row["document_id"], {}).setdefault(row["chunk_id"], row)
                 held.setdefault(row["document_id"], set()).add(space)
     ordered = {key: sorted(rows.values(), key=lambda row: row["chunk_idx"]) for key, rows in found.items()}

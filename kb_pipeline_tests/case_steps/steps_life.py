@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from kb_pipeline.errors import KbError, NotVisible
+from kb_pipeline.lifecycle.spaces import promote
 from kb_pipeline.query import Caller
 from kb_pipeline.storage.catalog_records import SourceRow
 from kb_pipeline_tests.case_steps import crash
@@ -52,8 +53,11 @@ def sync(world: World, args: Args) -> None:
 
 @step("reembed_all", "kb", "label", bare="kb")
 def reembed_all(world: World, args: Args) -> None:
-    """A sync: the stage that embeds sees that the model is another."""
+    """A sync, which embeds for the model that is set, and the word that lets search read that."""
     sync(world, args)
+    for base in world.store.catalog.knowledge_bases():
+        if any(space.role == "candidate" for space in world.store.spaces.of(base.kb_id)):
+            promote(world.store, base.kb_id)
 
 
 @step("delete_document", "kb", "document", "path", "as", bare="document")

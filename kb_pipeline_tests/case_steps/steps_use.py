@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from kb_pipeline.query import Caller, SearchResult
+from kb_pipeline.records import vector_space_of
 from kb_pipeline.stages.chunk import SplitRules, split_document
 from kb_pipeline.storage.lance_table import KEY, one_of, open_table, table_path
 from kb_pipeline_tests.case_steps.reading import DocumentView
@@ -43,7 +44,7 @@ def one_search(world: World, args: Args, mode: str, caller: Caller, wanted: dict
     query = str(args.get("query", ""))
     made: dict[str, Any] = {
         "label": args.get("label"), "query": query, "kbs": tuple(map(str, names)), "mode": mode.lower(),
-        "wanted": wanted, "space_id": world.embedder.space.space_id,
+        "wanted": wanted,
     }  # fmt: skip
     started = time.perf_counter()
     try:
@@ -60,14 +61,16 @@ def one_search(world: World, args: Args, mode: str, caller: Caller, wanted: dict
 
 
 def _own(world: World, result: SearchResult) -> frozenset[str]:
-    """Chunks of the hits that have a vector in the space of the embedder in use."""
+    """Chunks of the hits whose vector is of the model by which the query was embedded for their base."""
     found: set[str] = set()
     keys = [hit.chunk_id for hit in result.hits]
-    tenants = {base.tenant for base in world.store.catalog.knowledge_bases()} if world.case.changes_models else set()
-    for tenant in tenants:
-        table = open_table(table_path(world.store.layout.root, tenant, world.embedder.space.space_id))
-        if table is not None:
-            found.update(table.to_table(columns=[KEY], filter=one_of(KEY, keys))[KEY].to_pylist())
+    for base in world.store.catalog.knowledge_bases() if world.case.changes_models else ():
+        for space in world.store.spaces.of(base.kb_id)[:1]:
+            model = world.embedders.named(space.embedding_model).space
+            table = open_table(table_path(world.store.layout.root, base.tenant, space.space_id))
+            if table is not None and model.vector_space_id == vector_space_of(space.space_id):
+                mine = one_of(KEY, keys) & one_of("kb_id", [base.kb_id])
+                found.update(table.to_table(columns=[KEY], filter=mine)[KEY].to_pylist())
     return frozenset(found)
 
 

@@ -14,7 +14,7 @@ from kb_pipeline.connectors.registry import Registry, build_registry
 from kb_pipeline.errors import KbError, NotVisible
 from kb_pipeline.query import OPERATOR, Caller, Query, SearchResult
 from kb_pipeline.services.embedder import Embedder
-from kb_pipeline.services.embedders import open_embedder
+from kb_pipeline.services.embedders import embedders_of
 from kb_pipeline.services.http import HttpClient
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.catalog_records import KnowledgeBase, SourceRow
@@ -34,8 +34,7 @@ class Search:
     """A search that was made; one for each mode where a step names several.
 
     Attributes:
-        space_id: the space of the query's vector.
-        own_chunks: those of the hits that had a vector in that space.
+        own_chunks: those of the hits whose vector is of the model by which the query was embedded for their base.
         wanted: the line of a file that it was made from.
     """
 
@@ -44,7 +43,6 @@ class Search:
     kbs: tuple[str, ...]
     mode: str
     seconds: float
-    space_id: str
     result: SearchResult | None = None
     error: BaseException | None = None
     own_chunks: frozenset[str] = frozenset()
@@ -129,11 +127,12 @@ class World:
         settings = self.settings
         self.store = Store(settings)
         self.store.initialise()
-        self.embedder: Embedder = open_embedder(settings, self.store.layout.models)
+        self.embedders = embedders_of(settings, self.store.layout.models)
+        self.embedder: Embedder = self.embedders.named(settings.embedding_model)
         self.syncer: Syncer = self._open.enter_context(open_syncer(self.store, Quiet()))
         http = self._open.enter_context(closing(HttpClient(settings)))
         self.registry: Registry = build_registry(http, settings)
-        self.query: Query = self._open.enter_context(Query(settings, lambda: self.store.catalog, lambda: self.embedder))
+        self.query: Query = self._open.enter_context(Query(settings, lambda: self.store.catalog, self.embedders.named))
         self._open.callback(lambda: self.store.catalog.engine.dispose())
 
     @property
@@ -232,9 +231,7 @@ class World:
 
     def now(self) -> Snapshot:
         """The state as it is."""
-        return take_snapshot(
-            self.store, {kb_id: name for name, kb_id in self.bases.items()}, self.embedder.space.space_id
-        )
+        return take_snapshot(self.store, {kb_id: name for name, kb_id in self.bases.items()})
 
     @cached_property
     def final(self) -> Snapshot:

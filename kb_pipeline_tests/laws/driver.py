@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow.compute as pc
+
 from kb_pipeline.assets import s1_fetch, s2_normalize, s4_chunk, s5_embed
 from kb_pipeline.assets.stage import StageRun
 from kb_pipeline.connectors.document import DocumentConnector
 from kb_pipeline.connectors.records import RecordsConnector
 from kb_pipeline.connectors.registry import Registry
 from kb_pipeline.errors import UnitFailure
-from kb_pipeline.schemas import PARQUET_TABLES
-from kb_pipeline.services.embedders import open_embedder
+from kb_pipeline.retries import Recipe
+from kb_pipeline.schemas import CHUNKS, PARQUET_TABLES
+from kb_pipeline.services.embedders import embedders_of
 from kb_pipeline.stages.normalize import ParseLimits
 from kb_pipeline.storage.lance_table import open_table
 from kb_pipeline.storage.store import Store
@@ -44,7 +47,7 @@ class Driver:
 
     def __init__(self, store: Store, sandbox) -> None:
         self.store, self.sandbox = store, sandbox
-        self.embedder = open_embedder(store.settings, store.layout.models)
+        self.embedders = embedders_of(store.settings, store.layout.models)
         self.registry = Registry([RecordsConnector(store.settings), DocumentConnector(store.settings)])
         self.runs = 0
 
@@ -54,8 +57,6 @@ class Driver:
         source = self.store.catalog.source(source.kb_id, source.source_id)
         self.runs += 1
         run_id, counts = f"run-{self.runs}", {}
-        rules = s4_chunk.rules_of(self.store.settings, self.embedder)
-        tenant = self.store.catalog.knowledge_base(source.kb_id).tenant
         connector = self.registry.named(source.connector)
         limits = ParseLimits.of(self.store.settings)
         steps = [
@@ -69,12 +70,8 @@ class Driver:
                 s2_normalize.recipe_of(limits),
                 lambda run: s2_normalize.normalize_source(run, self.sandbox, limits),
             ),
-            ("chunks", s4_chunk.recipe_of(rules), lambda run: s4_chunk.chunk_source(run, rules)),
-            (
-                "chunk_index",
-                s5_embed.recipe_of(self.embedder.space, tenant),
-                lambda run: s5_embed.index_source(run, self.embedder),
-            ),
+            ("chunks", Recipe.of(""), lambda run: s4_chunk.chunk_for_spaces(run, self.embedders)),
+            ("chunk_index", Recipe.of(""), lambda run: s5_embed.index_spaces(run, self.embedders)),
         ]
         for stage, recipe, work in steps:
             run = StageRun(stage, recipe, self.store, source, run_id, Quiet())
@@ -87,28 +84,35 @@ class Driver:
         return Outcome(counts)
 
 
-def state_of(store: Store) -> dict[str, Any]:
-    """All that a knowledge base's readers could see, without times, runs and source ids: to be held against another."""
+def state_of(store: Store, role: str = "serving") -> dict[str, Any]:
+    """All that a knowledge base's readers could see, without times, runs and source ids: to be held against another.
+
+    Of a space that is not served, only what is in it.
+    """
     documents = {
         row["document_id"]: {**{name: row[name] for name in _COMPARED}, "is_missing": row["missing_since"] is not None}
         for base in store.catalog.knowledge_bases()
         for row in store.documents.rows(base.kb_id)
-        if row["status"] != "archived"
+        if row["status"] != "archived" and role == "serving"
     }
     skipped = {"source_id", "fetched_at"}
     datasets = {}
+    serving = {b.kb_id: s for b in store.catalog.knowledge_bases() for s in store.spaces.of(b.kb_id) if s.role == role}
     for table in PARQUET_TABLES:
         rows: list[dict[str, Any]] = []
         for source in store.catalog.sources():
-            for part in store.dataset(table, source).scan():
+            if table is CHUNKS and source.kb_id not in serving:
+                continue
+            split = serving[source.kb_id].split_id if table is CHUNKS else ""
+            for part in store.dataset(table, source, split).scan():
                 rows += part.to_pylist()
         kept = [{name: row[name] for name in row if name not in skipped} for row in rows]
         datasets[table.name] = sorted(kept, key=repr)
     index = {}
     for base in store.catalog.knowledge_bases():
-        for table in store.indexes(base.tenant):
-            opened = open_table(table.path)
-            rows = opened.to_table().to_pylist() if opened else []
+        for space in [serving[base.kb_id]] if base.kb_id in serving else []:
+            opened = open_table(store.index(base.tenant, space.space_id).path)
+            rows = opened.to_table(filter=pc.field("kb_id") == base.kb_id).to_pylist() if opened else []
             index.update({row["chunk_id"]: {n: row[n] for n in row if n not in skipped} for row in rows})
             assert len({row["chunk_id"] for row in rows}) == len(rows), "a chunk stands twice"
     return {"documents": documents, **datasets, "index": index}

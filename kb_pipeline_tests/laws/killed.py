@@ -12,34 +12,68 @@ from kb_pipeline_tests.laws.commit_points import Watch
 
 
 def perform(store: Store, sandbox, action: str) -> None:
-    """One action on the home of `test_kills.make_home`."""
-    from kb_pipeline.lifecycle.forgetting import forget, unforget
-    from kb_pipeline.lifecycle.removal import remove_source
-    from kb_pipeline.lifecycle.sharing import set_scope
+    """One action on the home of `test_kills.prepared`; done already, it is nothing."""
+    ACTIONS[action](store, sandbox)
+
+
+def sync(store: Store, sandbox) -> None:
     from kb_pipeline_tests.laws.driver import Driver
 
-    if action == "sync":
-        driver = Driver(store, sandbox)
-        for source in store.catalog.sources():
-            driver.sync(source)
-    elif action == "forget":
-        if "1" in {row["external_id"] for row in store.documents.rows("k")}:
-            forget(store, "k", "1", by="ada")
-    elif action == "unforget":
-        unforget(store, "k", "1")
-    elif action == "remove":
-        (source,) = store.catalog.sources("k") or store.catalog.sources("k", removed=True)
-        remove_source(store, "k", source.source_id, lambda _: False, lambda _: None)
-    elif action == "edits":
-        edit_often(store, sandbox)
-    elif action == "maintain":
-        from kb_pipeline.lifecycle.maintenance import maintain_tenant
+    driver = Driver(store, sandbox)
+    for source in store.catalog.sources():
+        driver.sync(source)
 
-        maintain_tenant(store, "account-default")
-    elif action == "share":
-        set_scope(store, "k", "user", owner="u1")
-    else:
-        raise ValueError(action)
+
+def forget(store: Store, sandbox) -> None:
+    from kb_pipeline.lifecycle import forgetting
+
+    if "1" in {row["external_id"] for row in store.documents.rows("k")}:
+        forgetting.forget(store, "k", "1", by="ada")
+
+
+def unforget(store: Store, sandbox) -> None:
+    from kb_pipeline.lifecycle import forgetting
+
+    forgetting.unforget(store, "k", "1")
+
+
+def remove(store: Store, sandbox) -> None:
+    from kb_pipeline.lifecycle.removal import remove_source
+
+    (source,) = store.catalog.sources("k") or store.catalog.sources("k", removed=True)
+    remove_source(store, "k", source.source_id, lambda _: False, lambda _: None)
+
+
+def maintain(store: Store, sandbox) -> None:
+    from kb_pipeline.lifecycle.maintenance import maintain_tenant
+
+    maintain_tenant(store, "account-default")
+
+
+def expire(store: Store, sandbox) -> None:
+    """Maintenance when nothing that search left is kept any longer."""
+    store.settings = store.settings.model_copy(update={"index_keep_spaces_s": 0})
+    maintain(store, sandbox)
+
+
+def resize(store: Store, sandbox) -> None:
+    """A sync by other settings: it builds a candidate."""
+    own = {"chunk_size": 60, "chunk_overlap": 10, "embedding_model": "fake:paid:24"}
+    store.catalog.set_settings("k", own)
+    sync(store, sandbox)
+
+
+def promote(store: Store, sandbox) -> None:
+    from kb_pipeline.lifecycle import spaces
+
+    if "candidate" in [space.role for space in store.spaces.of("k")]:
+        spaces.promote(store, "k")
+
+
+def share(store: Store, sandbox) -> None:
+    from kb_pipeline.lifecycle.sharing import set_scope
+
+    set_scope(store, "k", "user", owner="u1")
 
 
 def edit_often(store: Store, sandbox) -> None:
@@ -54,6 +88,12 @@ def edit_often(store: Store, sandbox) -> None:
         Driver(store, sandbox).sync(source)
     records.write_text(whole)
     Driver(store, sandbox).sync(source)
+
+
+ACTIONS = {
+    action.__name__: action
+    for action in (sync, forget, unforget, remove, maintain, expire, resize, promote, share, edit_often)
+}
 
 
 def log_texts(folder: Path) -> None:

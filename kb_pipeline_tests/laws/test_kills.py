@@ -33,11 +33,16 @@ CASES = {
     "unforget": (FIRST, ["sync", "forget"], "unforget"),
     "remove": (FIRST, ["sync"], "remove"),
     "share": (FIRST, ["sync"], "share"),
-    "maintain": (FIRST, ["sync", "edits"], "maintain"),
+    "maintain": (FIRST, ["sync", "edit_often"], "maintain"),
+    "other settings": (LATER, ["sync"], "resize"),
+    "promote": (FIRST, ["sync", "resize"], "promote"),
+    "after a promotion": (LATER, ["sync", "resize", "promote"], "sync"),
+    "removing a space": (FIRST, ["sync", "resize", "promote"], "expire"),
 }
 """name -> (records at that time, what was done before, what is cut off)."""
 ALONE = {
     "storage.catalog:Catalog.set_budget": "one transaction of a command",
+    "storage.catalog:Catalog.set_settings": "one transaction of a command",
     "storage.catalog:Catalog.source_was_requested": "one transaction of the sensor",
     "storage.catalog:Catalog.record_event": "one transaction, after the answer",
     "storage.ledger:Ledger.doubt": "one transaction, tested with lost blobs",
@@ -200,6 +205,29 @@ def test_work_that_was_killed_ends_where_undisturbed_work_ends(case, commits, re
     expected = undisturbed(folder, action, tmp_path_factory)
     for turn, place in enumerate(sorted({seen.index(point) for point in seen})):
         _at(folder, action, expected, place, ("before", "after")[turn % 2], tmp_path_factory)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("case", ["second sync"], indirect=True)
+def test_a_source_that_goes_back_after_a_kill_is_what_it_was(case, commits, tmp_path_factory):
+    """New output of a dead run beside the old row of the ledger must not be taken for what that row stands for."""
+    folder, action = case
+    store = Store(settings_of(folder))
+    expected, records = state_of(store), Path(store.catalog.sources("k")[0].input)
+    store.catalog.engine.dispose()
+    seen = commits["second sync"]
+    for place in sorted({seen.index(point) for point in seen}):
+        copy = tmp_path_factory.mktemp("back")
+        shutil.copytree(folder, copy, dirs_exist_ok=True)
+        write(records, LATER)
+        assert run_child(copy, action, place).returncode == -signal.SIGKILL
+        write(records, FIRST)
+        store = Store(settings_of(copy))
+        perform(store, None, "sync")
+        perform(store, None, "sync")  # a removal that looks wrong wants a second listing
+        found = difference(state_of(store), expected)
+        assert not found, (seen[place], found)
+        store.catalog.engine.dispose()
 
 
 @pytest.mark.slow

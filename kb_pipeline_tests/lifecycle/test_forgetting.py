@@ -1,6 +1,7 @@
 """A forgotten document is nowhere: not in files, rows, old versions or the record of searches; and stays away."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -23,7 +24,7 @@ OLD = "The vault once opened with bassoon-0815"
 
 def search(home, text):
     settings = home.store.settings
-    with Query(settings, lambda: open_reads(settings), lambda: open_embedder(settings, settings.kb_home)) as query:
+    with Query(settings, lambda: open_reads(settings), partial(open_embedder, settings, settings.kb_home)) as query:
         return query.search(text, caller=OPERATOR, kb_id="k", top_k=3)
 
 
@@ -140,7 +141,7 @@ def test_searching_goes_on_while_a_table_is_purged(home, vault):
     settings = home.store.settings
     with (
         open_query(settings.kb_home) as _,
-        Query(settings, lambda: open_reads(settings), lambda: open_embedder(settings, settings.kb_home)) as query,
+        Query(settings, lambda: open_reads(settings), partial(open_embedder, settings, settings.kb_home)) as query,
     ):
         assert query.search("Buoy number 3", caller=OPERATOR, kb_id="k").hits
         forget(home.store, "k", "vault.md", by="ada")

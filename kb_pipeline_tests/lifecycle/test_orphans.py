@@ -101,11 +101,11 @@ def test_an_empty_table_goes_a_day_after_its_last_write_and_its_tenant_with_it(h
     assert maintain_tenant(home.store, TENANT).tables[0].after is not None
 
 
-def test_the_rows_of_another_space_stay(home, source):
+def test_rows_of_a_space_that_the_base_does_not_have_go(home, source):
     index = put(home, home.documents()["one.md"]["document_id"], "k", source.source_id)
-    age(index.path, days=2)
     maintain_tenant(home.store, TENANT)
-    assert index.count_rows("k", source.source_id) == 1
+    assert index.count_rows("k", source.source_id) == 0
+    assert texts(home) == sorted(TEXTS.values())
 
 
 def test_a_half_made_table_goes(home, source):

@@ -1,5 +1,7 @@
 """Changing whose a knowledge base is."""
 
+from functools import partial
+
 import pytest
 
 from kb_pipeline.errors import NotVisible, UsageError
@@ -49,7 +51,7 @@ def test_rows_are_there_before_anyone_new_may_see_them_and_gone_for_those_who_lo
     set_scope(home.store, "k", "user", owner="u1")
     assert [index.count_rows("k", source.source_id) for index in home.store.indexes("user-u1")] == [1]
     assert [index.count_rows("k", source.source_id) for index in home.store.indexes("account-default")] == [0]
-    with Query(settings, lambda: open_reads(settings), lambda: open_embedder(settings, settings.kb_home)) as query:
+    with Query(settings, lambda: open_reads(settings), partial(open_embedder, settings, settings.kb_home)) as query:
         assert len(query.search("Buoy", caller=Caller(user_id="u1")).hits) == 1
         for stranger in (Caller(user_id="u2"), Caller(client_id="default")):
             assert query.search("Buoy", caller=stranger).hits == ()

@@ -26,7 +26,7 @@ def falling(names: str) -> list[Candidate]:
 
 
 def test_what_both_channels_find_goes_before_what_one_finds() -> None:
-    fused = fuse({"dense": falling("abx"), "sparse": falling("ayc")})
+    fused = fuse({"dense": falling("abx"), "sparse": falling("ayc")}.items())
     assert ids(fused)[0] == "a"
     assert fused[0].ranks == {"dense": 1, "sparse": 1}
 
@@ -34,11 +34,11 @@ def test_what_both_channels_find_goes_before_what_one_finds() -> None:
 def test_a_channel_that_prefers_its_first_by_far_has_more_say() -> None:
     clear = [a_candidate("a", 30.0), a_candidate("b", 5.0), a_candidate("z", 1.0)]
     close = [a_candidate("b", 0.51), a_candidate("a", 0.50), a_candidate("y", 0.1)]
-    assert ids(fuse({"sparse": clear, "dense": close}))[:2] == ["a", "b"]
+    assert ids(fuse({"sparse": clear, "dense": close}.items()))[:2] == ["a", "b"]
 
 
 def test_one_channel_alone_keeps_its_order_and_what_fills_up_comes_last() -> None:
-    fused = fuse({"sparse": falling("cab")}, behind=falling("xby"))
+    fused = fuse({"sparse": falling("cab")}.items(), behind=falling("xby"))
     assert ids(fused) == ["c", "a", "b", "x", "y"]
     assert [each.score > 0 for each in fused] == [True, True, True, False, False]
 
@@ -46,15 +46,16 @@ def test_one_channel_alone_keeps_its_order_and_what_fills_up_comes_last() -> Non
 @given(st.permutations("abcdef"), st.permutations("defghi"))
 def test_every_candidate_comes_once_and_the_order_of_channels_is_no_matter(first: list, second: list) -> None:
     one, two = falling("".join(first)), falling("".join(second))
-    fused = fuse({"dense": one, "sparse": two})
+    fused = fuse({"dense": one, "sparse": two}.items())
     assert sorted(ids(fused)) == list("abcdefghi")
-    assert ids(fused) == ids(fuse({"sparse": two, "dense": one}))
+    assert ids(fused) == ids(fuse({"sparse": two, "dense": one}.items()))
 
 
-def test_a_chunk_in_two_tables_counts_once() -> None:
-    fused = fuse({"sparse": [a_candidate("a", 3.0), a_candidate("a", 2.0), a_candidate("b", 1.0)]})
-    assert ids(fused) == ["a", "b"]
-    assert fused[0].ranks == {"sparse": 1}
+def test_rankings_of_one_channel_meet_by_rank_whatever_their_scores() -> None:
+    small, large = [a_candidate("a", 0.2), a_candidate("b", 0.1)], [a_candidate("c", 90), a_candidate("d", 80)]
+    fused = fuse([("dense", small), ("dense", large), ("sparse", [a_candidate("c", 3)])])
+    assert ids(fused) == ["c", "a", "b", "d"]
+    assert [each.ranks for each in fused] == [{"dense": 1, "sparse": 1}, {"dense": 1}, {"dense": 2}, {"dense": 2}]
 
 
 def test_tables_of_one_space_merge_by_cosine() -> None:
@@ -71,7 +72,7 @@ def test_an_exact_match_in_a_tiny_table_is_not_drowned_by_a_big_one() -> None:
 
 
 def test_equal_texts_become_one_at_the_better_place() -> None:
-    ranked = fuse({"sparse": [a_candidate("a", 3, text="t"), a_candidate("b", 2), a_candidate("c", 1, text="t")]})
+    ranked = fuse([("sparse", [a_candidate("a", 3, text="t"), a_candidate("b", 2), a_candidate("c", 1, text="t")])])
     merged = merge_equal(ranked)
     assert ids(merged) == ["a", "b"]
     assert ids(list(merged[0].also_in)) == ["c"]
@@ -105,5 +106,5 @@ def test_passages_in_an_unspoken_language_only_fill_up() -> None:
 
 def test_a_passage_that_only_one_channel_can_judge_is_not_held_back_by_the_other():
     channels = {"dense": falling("xyz"), "sparse": falling("axyz")}
-    assert ids(fuse(channels))[0] == "x"
-    assert ids(fuse(channels, unjudged={"a"}))[0] == "a"
+    assert ids(fuse(channels.items()))[0] == "x"
+    assert ids(fuse(channels.items(), unjudged={"a"}))[0] == "a"

@@ -3,7 +3,10 @@
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 import sqlalchemy as sa
@@ -15,7 +18,8 @@ from kb_pipeline.errors import NotVisible, SystemicError, UsageError
 from kb_pipeline.query import OPERATOR, Caller, Query
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.catalog import Catalog
-from kb_pipeline.storage.tables import retrieval_events
+from kb_pipeline.storage.catalog_read import open_reads
+from kb_pipeline.storage.tables import kb_spaces, retrieval_events
 from kb_pipeline.testing.embedder import HashingEmbedder
 from kb_pipeline_tests.query.homes import Home, titles
 
@@ -181,17 +185,73 @@ def test_new_rows_are_seen_by_an_open_query(home: Home, query: Query) -> None:
     assert titles(query.search("marlinspike"))[0] == "fresh"
 
 
-def test_passages_of_another_model_are_searched_by_words_and_said_so(home: Home) -> None:
-    kb = home.knowledge_base("facts")
-    home.put(kb, {"old": "a marlinspike splices rope"}, HashingEmbedder("fake-old", 32))
-    home.put(kb, {"new": "the marlinspike is new"})
+def test_bases_of_several_models_are_each_searched_by_their_own_and_only_ranks_meet(home: Home) -> None:
+    home.put(home.knowledge_base("old"), {"old": "a marlinspike splices rope"}, HashingEmbedder("fake-old", 64))
+    home.put(home.knowledge_base("new"), {"new": "the marlinspike is new", "far": "the tide turns"})
     with home.open() as query:
-        result = query.search("splices")
-        (old,) = (hit for hit in result.hits if hit.document_title == "old")
-        assert old.scores.keys() == {"bm25", "rrf"}
-        (note,) = result.notes
-        assert all(word in note for word in ("fake-old", "fake:test:32", "kb sync", "facts"))
-        assert {hit.document_title for hit in query.search("splices", modes=("dense",)).hits} == {"new"}
+        result = query.search("marlinspike splices", modes=("dense",))
+        assert result.notes == ()
+        assert {hit.document_title: hit.ranks for hit in result.hits} == {
+            "old": {"dense": 1}, "new": {"dense": 1}, "far": {"dense": 2}
+        }  # fmt: skip
+        assert titles(result)[-1] == "far"
+        assert titles(query.search("splices rope"))[0] == "old"
+
+
+def known(home: Home, model: str) -> HashingEmbedder:
+    """The embedder of a name. Raises: SystemicError: there is none."""
+    found = home.embedders.get(model)
+    if found is None:
+        raise SystemicError("It is not on this machine.")
+    return found
+
+
+def test_bases_that_know_a_model_by_two_names_are_searched_together(home: Home) -> None:
+    home.put(home.knowledge_base("one"), {"old": "a marlinspike splices rope"})
+    home.put(home.knowledge_base("two"), {"new": "the marlinspike is new"})
+    with home.catalog.engine.begin() as connection:
+        connection.execute(kb_spaces.update().where(kb_spaces.c.kb_id == "one").values(embedding_model="a-moved-name"))
+    with Query(home.settings, lambda: open_reads(home.settings), partial(known, home)) as query:
+        for modes in (("sparse",), ("dense",), None):
+            assert set(titles(query.search("marlinspike", modes=modes))) == {"old", "new"}
+
+
+def test_a_base_in_which_nothing_was_indexed_is_named(home: Home) -> None:
+    home.knowledge_base("empty")
+    home.put(home.knowledge_base("facts"), {"new": "the marlinspike is new"})
+    with home.open() as query:
+        assert query.search("marlinspike").notes == ("Nothing is indexed yet in empty; `kb sync` does it.",)
+
+
+def test_many_at_once_who_first_meet_a_model_wait_for_it_once(home: Home) -> None:
+    home.put(home.knowledge_base("old"), {"old": "a marlinspike splices rope"}, HashingEmbedder("fake-old", 64))
+    opened = []
+
+    def slowly(model: str) -> HashingEmbedder:
+        opened.append(model)
+        time.sleep(0.3)
+        return known(home, model)
+
+    with Query(home.settings, lambda: open_reads(home.settings), slowly) as query, ThreadPoolExecutor(32) as pool:
+        found = list(pool.map(lambda _: query.search("marlinspike splices", kb_id="old"), range(64)))
+    assert all(titles(result) == ["old"] for result in found)
+    assert opened.count("fake:fake-old:64") == 1
+    assert home.embedders["fake:fake-old:64"].queries_embedded == 1
+
+
+def test_passages_whose_model_is_not_here_are_searched_by_words_and_said_so(home: Home) -> None:
+    home.put(home.knowledge_base("facts"), {"old": "a marlinspike splices rope"}, HashingEmbedder("fake-old", 32))
+    home.put(home.knowledge_base("others"), {"new": "the marlinspike is new"})
+    for gone in (HashingEmbedder("fake-old", 16), None):  # another version of it; none at all
+        home.embedders["fake:fake-old:32"] = gone
+
+        with Query(home.settings, lambda: open_reads(home.settings), partial(known, home)) as query:
+            result = query.search("splices")
+            (old,) = (hit for hit in result.hits if hit.document_title == "old")
+            assert old.scores.keys() == {"bm25", "rrf"}
+            (note,) = result.notes
+            assert all(word in note for word in ("fake-old", "cannot be used here", "kb sync", "facts"))
+            assert {hit.document_title for hit in query.search("splices", modes=("dense",)).hits} == {"new"}
 
 
 GERMAN = {
@@ -241,7 +301,7 @@ def test_a_caller_who_sees_nothing_is_told_so(home: Home) -> None:
 def test_a_failing_channel_is_skipped_and_noted(home: Home, settings: Settings) -> None:
     home.put(home.knowledge_base("facts"), FACTS)
 
-    def no_model() -> HashingEmbedder:
+    def no_model(model: str) -> HashingEmbedder:
         raise SystemicError("The model is not on this machine.")
 
     with Query(settings, lambda: Catalog.open(settings), no_model) as query:

@@ -14,7 +14,7 @@ from kb_pipeline.storage import engine as engine_module
 from kb_pipeline.storage.catalog import Catalog
 from kb_pipeline.storage.catalog_records import next_due
 from kb_pipeline.storage.documents import Documents
-from kb_pipeline.storage.ledger import Entry, Ledger
+from kb_pipeline.storage.ledger import Entry, Lane, Ledger
 from kb_pipeline.storage.tables import metadata
 
 pytestmark = pytest.mark.databases("sqlite", "postgres")
@@ -32,13 +32,17 @@ def ledger(catalog):
     return Ledger(catalog.engine)
 
 
+def lane(stage, space=""):
+    return Lane(stage, "kb", "s", space)
+
+
 def needs(ledger, recipe="r"):
-    found = ledger.needing("documents", "raw_items", "kb", "s", Recipe.of(recipe))
+    found = ledger.needing(lane("documents"), lane("raw_items"), Recipe.of(recipe))
     return sorted(unit.unit for unit in found.todo), sorted(found.removed), found.unchanged
 
 
 def record(ledger, stage, *entries, recipe="r"):
-    ledger.record(stage, "kb", "s", Recipe.of(recipe), "run", entries)
+    ledger.record(lane(stage), Recipe.of(recipe), "run", entries)
 
 
 def done(unit, input_hash, output_hash, rows=1):
@@ -166,17 +170,17 @@ def test_a_failed_look_keeps_older_output_and_an_unreadable_one_drops_it(ledger)
         Entry(unit="a", input_hash="v2", failure=Transient("time-out")),
         Entry(unit="b", input_hash="v2", failure=Corrupt("broken")),
     )
-    assert ledger.totals("raw_items", "kb", "s") == (1, 1)
+    assert ledger.totals(lane("raw_items")) == (1, 1)
     assert needs(ledger)[0] == ["a"]
 
 
 def test_the_data_version_changes_exactly_with_outputs(ledger):
     record(ledger, "raw_items", done("a", "v1", "x"))
-    before = ledger.data_version("raw_items", "kb", "s")
+    before = ledger.data_version(lane("raw_items"))
     record(ledger, "raw_items", done("a", "v2", "x"))
-    assert ledger.data_version("raw_items", "kb", "s") == before
+    assert ledger.data_version(lane("raw_items")) == before
     record(ledger, "raw_items", done("a", "v2", "y"))
-    assert ledger.data_version("raw_items", "kb", "s") != before
+    assert ledger.data_version(lane("raw_items")) != before
 
 
 def test_a_reader_does_not_wait_for_a_writer(catalog):
@@ -193,7 +197,7 @@ def test_texts_that_no_database_can_hold_are_cleaned_wherever_they_come_in(catal
     assert source.options == {"include": ["\0*"]}
     assert catalog.add_source(kb, "records", "/data/\0\udcff.jsonl").source_id == source.source_id
     record(ledger, "raw_items", Entry(unit="d", input_hash="v\0", failure=Transient("it said \0")))
-    assert ledger.failures("raw_items", "kb", "s") == [("d", "transient", "it said \ufffd")]
+    assert ledger.failures(lane("raw_items")) == [("d", "transient", "it said \ufffd")]
     catalog.record_event(
         {
             "event_id": "e", "at": datetime.now(UTC), "query": "q\0\ud800", "caller_hash": "c", "kb_ids": [kb],
@@ -217,8 +221,8 @@ def test_names_of_any_length_and_script_fit(catalog):
 def test_many_units_go_in_and_out_at_once_and_of_one_named_twice_the_last_counts(catalog, ledger):
     units = [f"d{n:024x}" for n in range(5_100)]
     record(ledger, "raw_items", *(done(unit, "v", "x") for unit in units), done(units[5], "v2", "y"))
-    assert ledger.totals("raw_items", "kb", "s")[0] == len(ledger.known("raw_items", units)) == len(units)
-    assert ledger.known("raw_items", [units[5]])[units[5]]["input_hash"] == "v2"
+    assert ledger.totals(lane("raw_items"))[0] == len(ledger.known(lane("raw_items"), units)) == len(units)
+    assert ledger.known(lane("raw_items"), [units[5]])[units[5]]["input_hash"] == "v2"
     ledger.make_due(units)
     documents = Documents(catalog.engine)
     documents.save(

@@ -42,12 +42,7 @@ def found(reader: IndexReader, terms: str, *kb_ids: str) -> list[str]:
 def test_nothing_written_means_nothing_found_and_no_files(
     tmp_path: Path, index: ChunkIndex, reader: IndexReader
 ) -> None:
-    assert (found(reader, "tide"), reader.dense(a_vector("x"), ["kb"], 5), reader.version, reader.holds(["kb"])) == (
-        [],
-        [],
-        0,
-        set(),
-    )
+    assert (found(reader, "tide"), reader.dense(a_vector("x"), ["kb"], 5), reader.version) == ([], [], 0)
     assert index.existing("kb", ["d1"]) == index.vectors_by_hash(["h"]) == {}
     assert (index.delete_documents("kb", ["d1"]), index.delete_source("kb", "s"), index.count_rows("kb", "s")) == (
         0,
@@ -93,7 +88,6 @@ def test_deleting_removes_exactly_what_is_named_and_asks_first(index: ChunkIndex
     assert index.delete_documents("kb", ["d1"]) == 2
     assert index.delete_source("kb", "s2") == 1
     assert found(reader, "tide", "kb", "kb2") == ["d3-0000"]
-    assert reader.holds(["kb", "kb2"]) == {"kb2"}
 
 
 def test_awkward_ids_stay_data(index: ChunkIndex, reader: IndexReader) -> None:

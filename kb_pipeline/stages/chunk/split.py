@@ -43,6 +43,11 @@ class SplitRules:
         if self.unit == "tokens" and self.count_tokens is None:
             raise ValueError("splitting by tokens needs count_tokens")
 
+    @property
+    def name(self) -> str:
+        """Unit, size and overlap: `c1000-200`, or `t800-80` for tokens."""
+        return f"{self.unit[0]}{self.size}-{self.overlap}"
+
 
 @dataclass(frozen=True, slots=True)
 class _Cut:

@@ -77,7 +77,8 @@ def normalize_file(raw: RawItem, name: str, limits: ParseLimits, depth: int) -> 
         with damaged(name, "a web page"):
             return _web_page(raw, limits)
     if family in ("text", "markdown"):
-        from kb_pipeline.stages.normalize.text import add_markdown, decode
+        from kb_pipeline.stages.normalize.markdown import add_markdown
+        from kb_pipeline.stages.normalize.text import decode
 
         blocks = Blocks()
         text = decode(raw.content)

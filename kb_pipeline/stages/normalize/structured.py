@@ -7,7 +7,8 @@ from typing import Any
 from kb_pipeline.errors import Corrupt, TooLarge
 from kb_pipeline.stages.normalize.blocks import Blocks
 from kb_pipeline.stages.normalize.limits import ParseLimits
-from kb_pipeline.stages.normalize.text import add_markdown, clean, decode
+from kb_pipeline.stages.normalize.markdown import add_markdown
+from kb_pipeline.stages.normalize.text import clean, decode
 
 _DEPTH = 100
 _BLOCK_CHARS = 600

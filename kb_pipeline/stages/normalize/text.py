@@ -1,11 +1,7 @@
-"""Bytes to clean text: encodings, control characters, and plain text and Markdown as documents."""
+"""Bytes to clean text: encodings and control characters."""
 
 import codecs
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from kb_pipeline.stages.normalize.blocks import Blocks
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -23,8 +19,6 @@ _SPACES = re.compile("[\xa0\u2007\u202f]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HIGH = re.compile(rb"[\x80-\xff]")
 _UTF8_CHARACTER = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
-_ATX = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
-_FENCE = re.compile(r" {0,3}(```+|~~~+)")
 
 
 def clean(text: str) -> str:
@@ -104,55 +98,3 @@ def _as_cp1252(error: UnicodeError) -> tuple[str, int]:
 
 _UNUSED = frozenset(b"\x81\x8d\x8f\x90\x9d")
 codecs.register_error("cp1252_bytes", _as_cp1252)
-
-
-def add_plain(blocks: "Blocks", text: str) -> None:
-    """Plain text as it stands: its own line breaks and blank lines are kept."""
-    blocks.add(text)
-
-
-def add_markdown(blocks: "Blocks", text: str) -> None:
-    """Markdown as written, with a mark at each heading outside of code; front matter gives only the title."""
-    lines = clean(text).split("\n")
-    start = _front_matter(blocks, lines)
-    fence = ""
-    section: list[str] = []
-    for idx, line in enumerate(lines[start:], start):
-        if found := _FENCE.match(line):
-            fence = "" if fence and line.strip().startswith(fence) else fence or found[1]
-        heading = None if fence else _ATX.match(line)
-        level = _setext_level(lines, idx) if not fence and not heading else 0
-        if not heading and not level:
-            section.append(line)
-            continue
-        if level:  # the line before is the heading's text
-            section.pop()
-        blocks.add("\n".join(section))
-        section = []
-        blocks.heading(heading[2] if heading else lines[idx - 1], len(heading[1]) if heading else level)
-    blocks.add("\n".join(section))
-
-
-def _setext_level(lines: list[str], idx: int) -> int:
-    """1 or 2 where this line underlines a heading, else 0."""
-    if idx == 0 or not re.fullmatch(r" {0,3}(=+|-{2,})[ \t]*", lines[idx]):
-        return 0
-    above = lines[idx - 1].strip()
-    lone = idx == 1 or not lines[idx - 2].strip()
-    if not above or not lone or above.startswith(("#", "|", "-", "*", ">", "```", "~~~")) or set(above) <= {"=", "-"}:
-        return 0
-    return 1 if "=" in lines[idx] else 2
-
-
-def _front_matter(blocks: "Blocks", lines: list[str]) -> int:
-    """Index of the first line after YAML front matter; 0 where there is none."""
-    if not lines or lines[0].strip() != "---":
-        return 0
-    end = next((i for i, line in enumerate(lines[1:60], 1) if line.strip() == "---"), 0)
-    fields = lines[1:end]
-    if not end or not any(re.match(r"\w[\w-]*:", line) for line in fields):
-        return 0
-    for line in fields:
-        if found := re.match(r"title:\s*(.+)", line):
-            blocks.title = found[1].strip().strip("\"'")
-    return end + 1

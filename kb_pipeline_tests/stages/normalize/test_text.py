@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb_pipeline.stages.normalize.blocks import Blocks
-from kb_pipeline.stages.normalize.text import add_markdown, clean, decode
+from kb_pipeline.stages.normalize.markdown import add_markdown
+from kb_pipeline.stages.normalize.text import clean, decode
 
 MIXED_SCRIPTS = "Łeba naïve café Νάξος 札幌 Привет 😀"
 
