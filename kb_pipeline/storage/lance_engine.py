@@ -29,9 +29,10 @@ class _Hidden(MetaPathFinder):
 
 def engine() -> Any:
     """The module `lance`. pyarrow asks for pandas again when it first needs it, so nothing is taken from others."""
+    os.environ.setdefault("LANCE_LOG", "error")  # it warns on stderr of things that are as we want them
+    os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")  # megabytes in statistics that nobody reads
     if "lance" in sys.modules or _NOT_NEEDED in sys.modules:
         return importlib.import_module("lance")
-    os.environ.setdefault("LANCE_LOG", "error")  # it warns on stderr of things that are as we want them
     hidden = _Hidden()
     sys.meta_path.insert(0, hidden)
     try:
