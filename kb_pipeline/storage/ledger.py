@@ -1,5 +1,6 @@
 """The ledger: per stage and unit, what was done with which inputs; so a stage can ask what is left to do."""
 
+import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -8,11 +9,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from kb_pipeline.errors import UnitFailure
-from kb_pipeline.ids import sha256_hex
 from kb_pipeline.retries import Recipe, next_try
 from kb_pipeline.storage.engine import reading, upsert
 from kb_pipeline.storage.tables import ledger
 
+_ROWS_AT_ONCE = 5_000
 REMOVES_OUTPUT: frozenset[str] = frozenset({"unsupported", "corrupt", "too_large"})
 """Failures that say what the source holds now cannot be read: older output would be a lie."""
 
@@ -266,8 +267,11 @@ class Ledger:
             .where(_in(lane), ledger.c.output_hash != "")
             .order_by(ledger.c.unit)
         )
+        digest = hashlib.sha256()
         with reading(self._engine) as connection:
-            return sha256_hex(*(part for row in connection.execute(query) for part in row))
+            for rows in connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query).partitions():
+                digest.update("".join(unit + output for unit, output in rows).encode())  # each of one length
+        return digest.hexdigest()
 
 
 def _in(lane: Lane, rows: sa.FromClause = ledger) -> sa.ColumnElement[bool]:
