@@ -269,7 +269,7 @@ class Ledger:
         )
         digest = hashlib.sha256()
         with reading(self._engine) as connection:
-            for rows in connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query).partitions():
+            for rows in connection.execute(query).partitions(_ROWS_AT_ONCE):
                 digest.update("".join(unit + output for unit, output in rows).encode())  # each of one length
         return digest.hexdigest()
 
