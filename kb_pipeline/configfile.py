@@ -109,12 +109,13 @@ class Applier:
         Raises: UsageError: an input is not understood, or a knowledge base would change hands.
         """
         lines: list[str] = []
+        own = {config.name: self._own(config) for config in wanted.knowledge_bases}  # before anything is made
         for config in wanted.knowledge_bases:
             found = self._find(config)
             if found is None:
                 lines.append(f"+ knowledge base {config.name}")
                 found = None if self.dry_run else self._create(config)
-            lines.extend(self._settings(config, found))
+            lines.extend(self._settings(config, found, own[config.name]))
             for source in config.sources:
                 lines.extend(self._source(config, found, source))
         return lines
@@ -154,11 +155,15 @@ class Applier:
             description=config.description,
         )
 
-    def _settings(self, config: BaseConfig, found: KnowledgeBase | None) -> list[str]:
-        if config.settings is None:
-            return []
-        own = checked(self.settings, config.settings)
-        if own == (found.settings if found else {}):
+    def _own(self, config: BaseConfig) -> dict[str, Any] | None:
+        """What a base sets for itself; None where the file does not say."""
+        try:
+            return None if config.settings is None else checked(self.settings, config.settings)
+        except UsageError as error:
+            raise UsageError(f"Settings of knowledge base {config.name}: {error}") from None
+
+    def _settings(self, config: BaseConfig, found: KnowledgeBase | None, own: dict[str, Any] | None) -> list[str]:
+        if own is None or own == (found.settings if found else {}):
             return []
         if found and not self.dry_run:
             self.catalog.set_settings(found.kb_id, own)

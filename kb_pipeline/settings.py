@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 
 Seconds = Annotated[float, Field(le=86_400, allow_inf_nan=False)]
 """Up to a day: no clock or socket takes an endless wait."""
+_TEN_YEARS_S = 10 * 366 * 86_400
 Bytes = Annotated[int, Field(gt=0, le=2**40)]
 _HOST = re.compile(r"(?!-)[\w-]{1,63}(\.(?!-)[\w-]{1,63})*\.?")
 
@@ -65,11 +66,17 @@ class Settings(BaseModel):
 
     # Index
     index_keep_versions_s: int = Field(
-        3_600, ge=60, description="Older versions of a search table are removed; no search takes this long. Seconds."
+        3_600,
+        ge=60,
+        le=_TEN_YEARS_S,
+        description="Older versions of a search table are removed; no search takes this long. Seconds.",
     )
 
     index_keep_spaces_s: int = Field(
-        7 * 86_400, ge=0, description="A space that search left stays this long for `kb rollback`. Seconds."
+        7 * 86_400,
+        ge=0,
+        le=_TEN_YEARS_S,
+        description="A space that search left stays this long for `kb rollback`. Seconds.",
     )
 
     # Query
@@ -147,7 +154,7 @@ class Settings(BaseModel):
         """(size, overlap) in CHUNK_UNIT; 800/80 where tokens are asked for and no size is set."""
         if self.chunk_unit == "tokens" and "chunk_size" not in self.model_fields_set:
             overlap = self.chunk_overlap if "chunk_overlap" in self.model_fields_set else 80
-            return 800, overlap
+            return 800, min(overlap, 400)
         return self.chunk_size, min(self.chunk_overlap, self.chunk_size // 2)
 
 

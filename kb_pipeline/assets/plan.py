@@ -39,7 +39,7 @@ class SourcePlan:
         remove: documents that leave; `waiting` are missed for the first time, in a suspicious listing.
         unreadable: documents that cannot be fetched, read or split.
         embed: texts that go to the model, with what that costs.
-        builds: id of the space that is built beside the one that search reads, if any.
+        builds: id of the space beside the one that search reads, if some of this is for it.
     """
 
     source: str
@@ -91,7 +91,6 @@ class Planner:
         }
         self._now = datetime.now(UTC)
         self._plan = SourcePlan(source=source.partition)
-        self._plan.builds = next((s.lane.space for s in built if not s.work.is_served), None)
         self._seen: dict[Lane, set[str]] = {lane: set() for lane in self._recipes}
 
     def plan(self, connector: Connector) -> SourcePlan:
@@ -177,6 +176,8 @@ class Planner:
         documents = {row["document_id"] for row in rows}
         self._seen[space.lane] |= documents
         self._plan.index += len(documents)
+        if not space.work.is_served:
+            self._plan.builds = space.lane.space
         texts, tokens, cost = space.embed(rows)
         self._plan.embed += texts
         self._plan.tokens += tokens

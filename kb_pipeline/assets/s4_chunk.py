@@ -39,7 +39,7 @@ def chunks(
 
 def chunk_for_spaces(run: StageRun, embedders: Embedders) -> None:
     """Split for the spaces that are built, each way once; of what is kept for a way back, drop what is outdated."""
-    works = spaces_to_sync(run.store, run.source.kb_id, embedders)
+    works, _ = spaces_to_sync(run.store, run.source.kb_id, embedders)
     run.space = works[0].space.split_id  # what the checks look at: what search reads
     for split in dict.fromkeys(work.space.split_id for work in works):
         mine = [work for work in works if work.space.split_id == split]

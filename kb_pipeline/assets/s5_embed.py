@@ -46,7 +46,7 @@ def index_spaces(run: StageRun, embedders: Embedders) -> None:
     """Index for the spaces that are built; from what is kept for a way back, drop what is outdated."""
     store, kb_id = run.store, run.source.kb_id
     tenant = store.catalog.knowledge_base(kb_id).tenant
-    works = spaces_to_sync(store, kb_id, embedders)
+    works, problem = spaces_to_sync(store, kb_id, embedders)
     for index in store.indexes(tenant):
         if aside := index.set_aside_if_damaged():
             dg.get_dagster_logger().warning(
@@ -65,6 +65,8 @@ def index_spaces(run: StageRun, embedders: Embedders) -> None:
             store.documents.release_unfinished(run.source)
     if not works[0].embedder and promote_if_whole(store, run.source):
         dg.get_dagster_logger().warning(f"{works[0].space.space_id} cannot be added to any more: {kb_id} left it.")
+    if problem:
+        raise problem
     run.space = store.spaces.of(kb_id)[0].space_id  # what the checks look at: what search reads
 
 

@@ -73,16 +73,21 @@ def wanted_space(store: Store, kb_id: str, embedders: Embedders) -> KbSpace:
     )
 
 
-def spaces_to_sync(store: Store, kb_id: str, embedders: Embedders) -> list[SpaceWork]:
-    """The spaces a sync has to see to once a knowledge base has the one it wants; the serving one first.
+def spaces_to_sync(store: Store, kb_id: str, embedders: Embedders) -> tuple[list[SpaceWork], UsageError | None]:
+    """The spaces a sync has to see to, the serving one first, and why there is not the one that is wanted.
 
-    Raises: UsageError: the model that the settings name cannot be had, which is the trouble of this base alone.
+    Where the model that the settings name cannot be had, what search reads goes on being fed all the same.
+
+    Raises: UsageError: so it is, and nothing else can be fed.
     """
     try:
-        wanted = wanted_space(store, kb_id, embedders)
+        return works_of(store.spaces.want(wanted_space(store, kb_id, embedders)), embedders), None
     except KbError as error:
-        raise UsageError(f"{kb_id} cannot be embedded: {error}") from error
-    return works_of(store.spaces.want(wanted), embedders)
+        problem = UsageError(f"{kb_id} cannot be embedded by the model that is set: {error}")
+        works = works_of(store.spaces.of(kb_id), embedders)
+        if not works or not works[0].embedder:
+            raise problem from error
+        return works, problem
 
 
 def works_of(spaces: Sequence[KbSpace], embedders: Embedders) -> list[SpaceWork]:

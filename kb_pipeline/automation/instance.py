@@ -18,7 +18,7 @@ from kb_pipeline.storage.layout import Layout
 from kb_pipeline.storage.sqlite_errors import sentence
 
 PROCESS_TAG = "kb/process"
-_UNFINISHED = [dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
+_UNFINISHED = [dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED]
 
 _CONFIG = """\
 # Written by `kb init`.

@@ -56,8 +56,11 @@ def rollback_command(kb: str, as_json: bool) -> None:
 
     store = open_store()
     kb_id = store.catalog.knowledge_base(kb).kb_id
-    advice = f"`kb sync {kb_id}` adds what changed since; `kb set {kb_id}` shows what builds the other one again."
-    _tell(kb_id, roll_back(store, kb_id), as_json, advice)
+    swap = roll_back(store, kb_id)
+    missing = store.spaces.built(swap.serving).waiting
+    advice = f"{missing} documents that changed since are found again after `kb sync {kb_id}`. " if missing else ""
+    advice += f"The settings still ask for another space; `kb set {kb_id} NAME=VALUE` makes them ask for this one."
+    _tell(kb_id, swap, as_json, advice)
 
 
 @click.command("set")
@@ -97,7 +100,10 @@ def _spaces(store: "Store", kb_id: str) -> list[dict[str, Any]]:
     for space in store.spaces.of(kb_id):
         index = store.index(base.tenant, space.space_id)
         passages = sum(index.count_rows(kb_id, source.source_id) for source in sources)
-        rows.append({**asdict(space), **asdict(store.spaces.built(space)), "rows": passages})
+        built = asdict(store.spaces.built(space))
+        if space.role not in ("serving", "candidate"):
+            built["waiting"] = 0  # nothing is added to it any more
+        rows.append({**asdict(space), **built, "rows": passages})
     return rows
 
 

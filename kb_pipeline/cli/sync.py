@@ -175,10 +175,9 @@ def _said_of(candidate: Mapping[str, Any]) -> str:
     kb_id, done = candidate["kb_id"], f"{candidate['done']} documents are in it"
     if candidate["waiting"] or candidate["failed"]:
         done += f", {candidate['waiting']} are to come, {candidate['failed']} failed"
-    return (
-        f"{kb_id}: the settings ask for {candidate['space_id']}, built beside what search reads: {done}. "
-        f"`kb promote {kb_id}` lets search read it."
-    )
+    whole = f"`kb promote {kb_id}` lets search read it."
+    next_step = f"`kb sync {kb_id}` goes on with it." if candidate["waiting"] else whole
+    return f"{kb_id}: the settings ask for {candidate['space_id']}, built beside what search reads: {done}. {next_step}"
 
 
 def _print(reports: list[dict[str, Any]], failed: list[dict[str, Any]]) -> None:

@@ -42,6 +42,9 @@ def roll_back(store: Store, kb_id: str) -> Swap:
     Raises: UsageError: nothing is kept, or a sync is at work.
     """
     with store.holding(store.catalog.sources(kb_id)):
+        for space in store.spaces.of(kb_id):
+            if space.role == "previous":
+                _drop_outdated(store, space)  # the last sync may have ended before it came to that
         return _swap(store.spaces.roll_back(kb_id))
 
 
@@ -79,6 +82,19 @@ def drop_unused(store: Store) -> list[str]:
         except UsageError:
             notes.append(f"Space {space.space_id} of {space.kb_id} stays: a sync is at work.")
     return notes
+
+
+def _drop_outdated(store: Store, space: KbSpace) -> None:
+    """Remove from a space what its documents do not say any more."""
+    index = store.index(store.catalog.knowledge_base(space.kb_id).tenant, space.space_id)
+    for source in store.catalog.sources(space.kb_id):
+        documents = Lane("documents", space.kb_id, source.source_id)
+        chunks = Lane("chunks", space.kb_id, source.source_id, space.split_id)
+        rows = Lane(LAST_STAGE, space.kb_id, source.source_id, space.space_id)
+        outdated = sorted({*store.ledger.outdated(chunks, documents), *store.ledger.outdated(rows, chunks)})
+        store.ledger.reopen(rows, outdated)
+        index.delete_documents(space.kb_id, outdated)
+        store.ledger.remove(rows, outdated)
 
 
 def _drop(store: Store, space: KbSpace) -> None:

@@ -171,7 +171,14 @@ def _settle(connection: sa.Connection, last_stage: str, kb_id: str, source_id: s
     standing = sa.and_(mine, ledger.c.status == "failed")
     failures = sa.select(ledger.c.unit, ledger.c.error_kind, ledger.c.error).where(standing)
     failed = sa.select(ledger.c.unit).where(standing)
-    done = sa.select(ledger.c.unit).where(mine, ledger.c.stage == last_stage, ledger.c.status == "done")
+    chunk, document = ledger.alias("chunk"), ledger.alias("document")
+    of_chunk = sa.and_(chunk.c.unit == ledger.c.unit, chunk.c.stage == "chunks", chunk.c.space.in_(_served(kb_id)))
+    of_document = sa.and_(document.c.unit == ledger.c.unit, document.c.stage == "documents")
+    joined = ledger.join(chunk, of_chunk).join(document, of_document)
+    done = sa.select(ledger.c.unit).select_from(joined).where(
+        mine, ledger.c.stage == last_stage, ledger.c.status == "done",
+        ledger.c.input_hash == chunk.c.output_hash, chunk.c.input_hash == document.c.output_hash,
+    )  # fmt: skip
     change = kb_documents.update().where(unfinished).values(updated_at=datetime.now(UTC))
     for unit, kind, error in connection.execute(failures).all():
         outcome = {"status": "pending" if kind == "budget" else "failed", "error_kind": kind, "error": error}

@@ -144,7 +144,7 @@ def with_serving(standing: Sequence[KbSpace], chosen: KbSpace) -> list[KbSpace]:
     """Spaces once search reads another: the one before is kept, what was kept until then is dropped."""
     roles: dict[str, SpaceRole] = {}
     for space in standing:
-        if space.role in ("previous", "candidate"):
+        if space.role == "previous":
             roles[space.space_id] = "dropped"
         elif space.role == "serving":
             roles[space.space_id] = "previous"

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 import sqlalchemy as sa
 
+from kb_pipeline.assets import s5_embed
 from kb_pipeline.assets.plan import Planner
 from kb_pipeline.automation.run import open_syncer
 from kb_pipeline.connectors.document import DocumentConnector
@@ -308,12 +309,42 @@ def test_what_stops_the_way_into_a_candidate_leaves_the_served_documents_ready(s
     assert "The tide turns at noon." in texts(synced)
 
 
-def test_a_base_whose_model_is_missing_fails_alone_and_says_so(synced, tmp_path):
+def test_a_base_whose_wanted_model_is_missing_says_so_and_what_search_reads_is_fed(synced, folder, tmp_path):
     synced.store.catalog.set_settings("k", {"embedding_model": str(tmp_path / "nowhere")})
+    (folder / "rope.md").write_text("Coil a dry rope tightly.")
     report = synced.sync(source_of(synced))
     assert report.status == "failed"
-    assert "k cannot be embedded" in report.error
+    assert "k cannot be embedded by the model that is set" in report.error
     assert {row["status"] for row in synced.documents().values()} == {"ready"}
+    assert "Coil a dry rope tightly." in texts(synced)
+    assert "Coil a wet rope loosely." not in texts(synced)
+
+
+def test_a_way_back_before_the_next_sync_shows_nothing_that_is_known_to_be_old(synced, folder, monkeypatch):
+    make(synced, chunk_size=300, chunk_overlap=50)
+    promote(synced.store, "k")
+    (folder / "rope.md").write_text("Coil a dry rope tightly.")
+
+    def stopped(*_):
+        raise SystemicError("the disk is full")
+
+    monkeypatch.setattr(s5_embed, "index_source", stopped)
+    assert synced.sync(source_of(synced)).status == "failed"
+    roll_back(synced.store, "k")
+    assert "Coil a wet rope loosely." not in texts(synced)
+    assert {name: row["status"] for name, row in synced.documents().items()} == {
+        "long.md": "ready", "lamp.md": "ready", "rope.md": "pending"
+    }  # fmt: skip
+
+
+def test_a_way_back_leaves_a_candidate_as_it_is(synced):
+    make(synced, chunk_size=300, chunk_overlap=50)
+    promote(synced.store, "k")
+    make(synced, chunk_size=200, chunk_overlap=50)
+    roll_back(synced.store, "k")
+    assert roles(synced) == ["serving", "candidate", "previous"]
+    assert synced.sync(source_of(synced)).embedded == 0
+    assert roles(synced) == ["serving", "candidate", "previous"]
 
 
 def test_damage_and_strays_in_what_is_kept_stop_nothing_and_never_come_back(synced, folder):

@@ -126,7 +126,10 @@ def test_runs_of_dead_processes_are_closed_and_those_of_living_ones_are_not(inst
     dead = instance.create_run_for_job(job, tags={PROCESS_TAG: f"{host}:999999999"}, status=dg.DagsterRunStatus.STARTED)
     alive = instance.create_run_for_job(job, tags={PROCESS_TAG: process_tag()}, status=dg.DagsterRunStatus.STARTED)
     other = instance.create_run_for_job(job, tags={PROCESS_TAG: "elsewhere:1"}, status=dg.DagsterRunStatus.STARTED)
-    assert close_dead_runs(instance) == 1
+    unstarted = instance.create_run_for_job(job, tags={PROCESS_TAG: f"{host}:999999999"})
+    assert unstarted.status == dg.DagsterRunStatus.NOT_STARTED  # it died before the run began
+    assert close_dead_runs(instance) == 2
+    assert instance.get_run_by_id(unstarted.run_id).status == dg.DagsterRunStatus.FAILURE
     status = {run.run_id: instance.get_run_by_id(run.run_id).status for run in (dead, alive, other)}
     assert status[dead.run_id] == dg.DagsterRunStatus.FAILURE
     assert status[alive.run_id] == status[other.run_id] == dg.DagsterRunStatus.STARTED
