@@ -316,15 +316,15 @@ def test_apply_is_idempotent_and_names_the_line_of_a_mistake(kb, sci):
 
 def test_a_file_sets_what_a_base_is_made_by_and_names_what_it_does_not_mention(kb, sci):
     whole = (
-        "knowledge_bases:\n  - name: applied\n    settings: {CHUNK_SIZE: 300}\n    sources:\n      - input: sci.jsonl\n"
+        "knowledge_bases:\n  - name: whole\n    settings: {CHUNK_SIZE: 300}\n    sources:\n      - input: sci.jsonl\n"
     )
     (kb.folder / "own.yaml").write_text(whole)
-    assert "~ settings of applied: CHUNK_SIZE=300" in kb("apply", "own.yaml")[1]
-    assert json.loads(kb("set", "applied", "--json")[1])["own"] == ["chunk_size"]
+    assert "~ settings of whole: CHUNK_SIZE=300" in kb("apply", "own.yaml")[1]
+    assert json.loads(kb("set", "whole", "--json")[1])["own"] == ["chunk_size"]
     (kb.folder / "own.yaml").write_text(whole.replace("\n      - input: sci.jsonl", " []"))
     out = kb("apply", "own.yaml")[1]
     assert "? source" in out
-    assert "kb remove applied" in out
+    assert "kb remove whole" in out
     for wrong, said in (("SIZE: 1", "no setting of a knowledge base"), ("CHUNK_SIZE: 1", "CHUNK_SIZE is wrong")):
         (kb.folder / "own.yaml").write_text(whole.replace("CHUNK_SIZE: 300", wrong))
         code, _, err = kb("apply", "own.yaml")
@@ -364,9 +364,9 @@ def test_another_chunk_size_is_set_built_promoted_and_taken_back(kb, sci):
 
 
 def test_statements_are_read_from_stdin(kb, sci):
-    code, out, err = kb("sql", stdin="SELECT count(*) AS documents FROM documents\nnonsense\n")
+    code, out, err = kb("sql", stdin="SELECT DISTINCT title FROM documents WHERE title < 'B'\nnonsense\n")
     assert code == 0
-    assert "3" in out
+    assert "Anchors" in out
     assert "SQL failed" in err
     code, out, err = kb("sql", stdin=";\nSELECT '\udcff'\nSELECT 'well' AS said\n")
     assert (code, err.count("SQL failed"), err.count("no statement")) == (0, 1, 1)

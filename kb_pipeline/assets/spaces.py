@@ -7,6 +7,7 @@ from functools import partial
 
 from kb_pipeline.assets.stage import StageRun
 from kb_pipeline.errors import KbError, UsageError
+from kb_pipeline.lifecycle.spaces import drop_outdated
 from kb_pipeline.records import Space, vector_space_of
 from kb_pipeline.schemas import CHUNKS
 from kb_pipeline.services.embedder import Embedder
@@ -116,14 +117,14 @@ def drop_outdated_chunks(run: StageRun) -> None:
 
 
 def drop_outdated_rows(run: StageRun, space: KbSpace, index: ChunkIndex) -> None:
-    """The same for rows of the index: what search can be led back to says nothing that its source does not say."""
-    store, kb_id, source_id = run.store, run.source.kb_id, run.source.source_id
+    """The same for rows of the index."""
+    kb_id, source_id = run.source.kb_id, run.source.source_id
     delete = partial(index.delete_documents, kb_id)
     run.heal(index.count_rows(kb_id, source_id), lambda: index.document_ids(kb_id, source_id), delete)
-    outdated = store.ledger.outdated(run.lane, run.upstream("chunks", space.split_id))
-    run.retire(outdated, delete)
+    outdated = drop_outdated(run.store, space, source_id)
+    run.count(removed=len(outdated))
     if run.is_served:
-        store.documents.update({"document_id": document, "chunks": 0} for document in outdated)
+        run.store.documents.update({"document_id": document, "chunks": 0} for document in outdated)
 
 
 def _rules(unit: str, size: int, overlap: int, embedder: Embedder) -> SplitRules:

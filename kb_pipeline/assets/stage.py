@@ -205,9 +205,8 @@ class StageRun:
     def retire(self, removed: Sequence[str], delete: Callable[[Sequence[str]], object]) -> None:
         """Remove the output of units whose input is gone."""
         if removed:
-            self.store.ledger.reopen(self.lane, removed)
-            delete(removed)
-            self.store.ledger.remove(self.lane, removed)
+            with self.store.ledger.removing(self.lane, removed):
+                delete(removed)
             self.count(removed=len(removed))
 
     def set_status(self, document_ids: Sequence[str], status: DocumentStatus) -> None:

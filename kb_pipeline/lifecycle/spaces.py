@@ -44,7 +44,8 @@ def roll_back(store: Store, kb_id: str) -> Swap:
     with store.holding(store.catalog.sources(kb_id)):
         for space in store.spaces.of(kb_id):
             if space.role == "previous":
-                _drop_outdated(store, space)  # the last sync may have ended before it came to that
+                for source in store.catalog.sources(kb_id):  # the last sync may have ended before it came to that
+                    drop_outdated(store, space, source.source_id)
         return _swap(store.spaces.roll_back(kb_id))
 
 
@@ -84,17 +85,21 @@ def drop_unused(store: Store) -> list[str]:
     return notes
 
 
-def _drop_outdated(store: Store, space: KbSpace) -> None:
-    """Remove from a space what its documents do not say any more."""
-    index = store.index(store.catalog.knowledge_base(space.kb_id).tenant, space.space_id)
-    for source in store.catalog.sources(space.kb_id):
-        documents = Lane("documents", space.kb_id, source.source_id)
-        chunks = Lane("chunks", space.kb_id, source.source_id, space.split_id)
-        rows = Lane(LAST_STAGE, space.kb_id, source.source_id, space.space_id)
-        outdated = sorted({*store.ledger.outdated(chunks, documents), *store.ledger.outdated(rows, chunks)})
-        store.ledger.reopen(rows, outdated)
-        index.delete_documents(space.kb_id, outdated)
-        store.ledger.remove(rows, outdated)
+def drop_outdated(store: Store, space: KbSpace, source_id: str) -> list[str]:
+    """Remove from a space what a source's documents do not say any more; returns the documents.
+
+    So search can be led back to it and finds nothing that the source does not say.
+    """
+    ledger = store.ledger
+    documents = Lane("documents", space.kb_id, source_id)
+    chunks = Lane("chunks", space.kb_id, source_id, space.split_id)
+    rows = Lane(LAST_STAGE, space.kb_id, source_id, space.space_id)
+    outdated = sorted({*ledger.outdated(chunks, documents), *ledger.outdated(rows, chunks)})
+    if outdated:
+        index = store.index(store.catalog.knowledge_base(space.kb_id).tenant, space.space_id)
+        with ledger.removing(rows, outdated):
+            index.delete_documents(space.kb_id, outdated)
+    return outdated
 
 
 def _drop(store: Store, space: KbSpace) -> None:

@@ -9,10 +9,9 @@ import sqlalchemy as sa
 from kb_pipeline.errors import NotVisible, UsageError
 from kb_pipeline.records import DocumentStatus
 from kb_pipeline.storage.catalog_records import SourceRow
-from kb_pipeline.storage.engine import reading, upsert
+from kb_pipeline.storage.engine import reading, slices, upsert
 from kb_pipeline.storage.tables import kb_documents, kb_spaces, ledger
 
-_IN_LIMIT = 5_000
 _WORKING = ("fetching", "parsing", "extracting", "chunking", "embedding")
 
 
@@ -64,7 +63,7 @@ class Documents:
         table = kb_documents.c
         found: dict[str, str] = {}
         with reading(self._engine) as connection:
-            for some in _slices(document_ids):
+            for some in slices(document_ids):
                 query = sa.select(table.document_id, table.source_id).where(
                     table.document_id.in_(some), table.status != "archived"
                 )
@@ -195,8 +194,3 @@ def _served(kb_id: str) -> sa.CompoundSelect[tuple[str]]:
         sa.select(kb_spaces.c.space_id).where(serving),
         sa.select(kb_spaces.c.split_id).where(serving),
     )
-
-
-def _slices(values: Sequence[str]) -> Iterable[Sequence[str]]:
-    for start in range(0, len(values), _IN_LIMIT):
-        yield values[start : start + _IN_LIMIT]

@@ -17,6 +17,7 @@ from kb_pipeline.storage.lease import Taken, lease_of, lock_key
 from kb_pipeline.storage.sqlite_errors import damaged, is_lasting, sentence
 
 _MIGRATION_WAIT_S = 600.0
+_IN_LIMIT = 5_000  # both databases bound the parameters of one statement
 
 
 def open_engine(settings: Settings) -> sa.Engine:
@@ -74,6 +75,12 @@ def deciding(engine: sa.Engine) -> Iterator[sa.Connection]:
         if engine.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(lock_key("catalog"))))
         yield connection
+
+
+def slices(values: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Values as many at a time as one `IN` takes."""
+    for start in range(0, len(values), _IN_LIMIT):
+        yield values[start : start + _IN_LIMIT]
 
 
 def damage(engine: sa.Engine) -> str:

@@ -1,7 +1,8 @@
 """The ledger: per stage and unit, what was done with which inputs; so a stage can ask what is left to do."""
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +11,7 @@ import sqlalchemy as sa
 
 from kb_pipeline.errors import UnitFailure
 from kb_pipeline.retries import Recipe, next_try
-from kb_pipeline.storage.engine import reading, upsert
+from kb_pipeline.storage.engine import reading, slices, upsert
 from kb_pipeline.storage.tables import ledger
 
 _ROWS_AT_ONCE = 5_000
@@ -162,10 +163,14 @@ class Ledger:
         Without it a run that dies between data and ledger would leave new output beside an old row, and a source that
         goes back to what it was would find that row in order.
         """
-        if units:
-            here = sa.and_(_in(lane), ledger.c.recipe != "", ledger.c.unit.in_(units))
-            with self._engine.begin() as connection:
-                connection.execute(ledger.update().where(here).values(recipe=""))
+        self._update(units, sa.and_(_in(lane), ledger.c.recipe != ""), recipe="")
+
+    @contextmanager
+    def removing(self, lane: Lane, units: Sequence[str]) -> Iterator[None]:
+        """Around the removal of units' output: not done from the first touch, forgotten once it is gone."""
+        self.reopen(lane, units)
+        yield
+        self.remove(lane, units)
 
     def doubt(self, lane: Lane, unit: str, failure: UnitFailure) -> None:
         """Let a stage do a unit again whose output turned out to be unusable."""
@@ -191,17 +196,15 @@ class Ledger:
         self._update(units, sa.true(), recipe="", attempts=0)
 
     def _update(self, units: Sequence[str], condition: sa.ColumnElement[bool], **values: Any) -> None:
-        if units:
-            statement = ledger.update().where(condition, ledger.c.unit == sa.bindparam("_unit")).values(**values)
+        for some in slices(units):
             with self._engine.begin() as connection:
-                connection.execute(statement, [{"_unit": unit} for unit in units])
+                connection.execute(ledger.update().where(_each(some, condition)).values(**values))
 
     def remove(self, lane: Lane, units: Sequence[str]) -> None:
         """Forget units; called after their data is gone. Those that another source has taken over stay."""
-        if units:
+        for some in slices(units):
             with self._engine.begin() as connection:
-                statement = ledger.delete().where(_in(lane), ledger.c.unit == sa.bindparam("_unit"))
-                connection.execute(statement, [{"_unit": unit} for unit in units])
+                connection.execute(ledger.delete().where(_each(some, _in(lane))))
 
     def remove_lane(self, lane: Lane) -> None:
         """Forget all units of a lane."""
@@ -281,3 +284,10 @@ def _in(lane: Lane, rows: sa.FromClause = ledger) -> sa.ColumnElement[bool]:
 def same_unit(rows: sa.FromClause, others: sa.FromClause, lane: Lane) -> sa.ColumnElement[bool]:
     """Rows of a lane's stage and space for the units of other rows, whichever source they are of."""
     return sa.and_(rows.c.unit == others.c.unit, rows.c.stage == lane.stage, rows.c.space == lane.space)
+
+
+def _each(units: Sequence[str], condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:
+    """The rows of units, locked in the order of `upsert`: two writers of them wait, and never for each other."""
+    key = (ledger.c.stage, ledger.c.unit, ledger.c.space)
+    found = sa.select(*key).where(condition, ledger.c.unit.in_(units)).order_by(*key).with_for_update()
+    return sa.tuple_(*key).in_(found)

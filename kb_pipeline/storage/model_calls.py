@@ -7,10 +7,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from kb_pipeline.storage.engine import reading, upsert
+from kb_pipeline.storage.engine import reading, slices, upsert
 from kb_pipeline.storage.tables import model_calls
-
-_IN_LIMIT = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +48,9 @@ class ModelCalls:
         found: dict[str, bytes] = {}
         is_mine = [getattr(model_calls.c, name) == getattr(self._kind, name) for name in ("service", "model", "recipe")]
         with reading(self._engine) as connection:
-            for start in range(0, len(inputs), _IN_LIMIT):
-                some = model_calls.c.input_sha256.in_(inputs[start : start + _IN_LIMIT])
+            for some in slices(inputs):
                 query = sa.select(model_calls.c.input_sha256, model_calls.c.result).where(
-                    *is_mine, some, model_calls.c.result.is_not(None)
+                    *is_mine, model_calls.c.input_sha256.in_(some), model_calls.c.result.is_not(None)
                 )
                 found.update((digest, bytes(result)) for digest, result in connection.execute(query))
         return found
@@ -129,8 +126,10 @@ def forget_inputs(engine: sa.Engine, inputs: Sequence[str], document_id: str) ->
     """Remove the memo of these inputs and every call made for a document; returns how many."""
     table = model_calls.c
     with engine.begin() as connection:
-        statement = model_calls.delete().where(sa.or_(table.input_sha256.in_(inputs), table.document_id == document_id))
-        return connection.execute(statement).rowcount
+        removed = connection.execute(model_calls.delete().where(table.document_id == document_id)).rowcount
+        for some in slices(inputs):
+            removed += connection.execute(model_calls.delete().where(table.input_sha256.in_(some))).rowcount
+        return removed
 
 
 def _spent(connection: sa.Connection, kb_id: str) -> float:

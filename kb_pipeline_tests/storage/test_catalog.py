@@ -1,5 +1,6 @@
 """Catalog and ledger on real databases."""
 
+import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -230,6 +231,34 @@ def test_many_units_go_in_and_out_at_once_and_of_one_named_twice_the_last_counts
     )
     documents.archive(units[1:], "run")
     assert documents.owners(units) == {units[0]: "s"}
+
+
+def test_more_units_leave_at_once_than_a_statement_takes_parameters(catalog, ledger):
+    stage, units = lane("raw_items"), [f"d{n:024x}" for n in range(66_000)]
+    record(ledger, "raw_items", *(done(unit, "v", "x") for unit in units))
+    with pytest.raises(OSError, match="disk"), ledger.removing(stage, units):
+        raise OSError("disk")  # the output is not gone: they are known, and not done
+    assert ledger.totals(stage)[0] == len(units)
+    assert {row["recipe"] for row in ledger.known(stage, units[-5:]).values()} == {""}
+    with ledger.removing(stage, units[1:]):
+        pass
+    assert ledger.units(stage) == units[:1]
+
+
+def test_who_writes_the_same_units_at_once_waits_and_never_for_each_other(ledger):
+    units = [hashlib.sha256(str(n).encode()).hexdigest()[:25] for n in range(1_500)]
+    failures = [Entry(unit=unit, input_hash="v", failure=Transient("no")) for unit in units]
+    writers = [
+        lambda: record(ledger, "raw_items", *failures),
+        lambda: ledger.make_due(units),
+        lambda: ledger.make_stale(units[::-1]),
+        lambda: ledger.reopen(lane("raw_items"), units[700:] + units[:700]),
+    ]
+    record(ledger, "raw_items", *failures)
+    with ThreadPoolExecutor(4) as pool:
+        for done_by in [pool.submit(writer) for _ in range(4) for writer in writers]:
+            done_by.result()
+    assert ledger.known(lane("raw_items"), units[:1])[units[0]]["status"] == "failed"
 
 
 def test_what_two_threads_add_at_once_is_there_once(catalog):
