@@ -198,5 +198,6 @@ class Applier:
                 name=source.name,
                 every=source.every,
                 options=source.options,
+                is_whole=True,
             )
         return [f"{'~' if before else '+'} source {source.input} in {config.name}"]

@@ -15,7 +15,7 @@ _LONGEST_WAIT = timedelta(days=1)
 
 _ADVICE = {
     "blocked": "the source refuses us: see whether it may be read at all",
-    "unsupported": "give a file of a type that is read; it is read again when its bytes change",
+    "unsupported": "give it text, in a type that is read; it is read again when its bytes change",
     "corrupt": "mend or replace it; it is read again when its bytes change",
     "too_large": "raise the limit that the reason names, then `kb retry`",
     "auth": "give the login or remove the password, then `kb retry`",

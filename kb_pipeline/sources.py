@@ -64,20 +64,33 @@ def add_source(
     name: str | None = None,
     every: str | None = None,
     options: Mapping[str, Any] | None = None,
+    is_whole: bool = False,
 ) -> SourceRow:
     """Register an input with the connector that takes it; the same input again keeps its identity.
 
+    Args:
+        every: as `parse_schedule` takes it; None leaves a known source's schedule as it is.
+        options: those to set; an empty list takes one away, and those not named stay as they are.
+        is_whole: what is not given is not to be: nothing of a known source stays.
     Raises: UsageError: unknown source type or input, or a bad schedule; NotVisible: no such knowledge base.
     """
     every_s, cron = parse_schedule(every)
     check_options(options or {})
     connector = registry.pick(source_input, source_type)
+    kb_id, canonical = catalog.knowledge_base(kb).kb_id, connector.canonical(source_input)
+    same = (
+        source for source in catalog.sources(kb_id) if (source.connector, source.input) == (connector.name, canonical)
+    )
+    known = None if is_whole else next(same, None)
+    if known and every is None:
+        every_s, cron = known.every_s, known.cron
+    wanted = {**(known.options if known else {}), **(options or {})}
     return catalog.add_source(
-        catalog.knowledge_base(kb).kb_id,
+        kb_id,
         connector.name,
-        connector.canonical(source_input),
+        canonical,
         name=name,
-        options=options,
+        options={option: globs for option, globs in wanted.items() if globs},
         every_s=every_s,
         cron=cron,
         ids_are_global=connector.has_global_ids,

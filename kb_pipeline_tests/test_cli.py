@@ -296,6 +296,24 @@ def test_export_writes_parquet_and_refuses_a_folder_in_use(kb, sci):
     assert kb("export", "sci", "out")[0] == 2
 
 
+def test_an_input_that_is_added_again_keeps_what_is_not_given(kb):
+    def stored(*words):
+        assert kb("add", "again", ".", *words)[0] == 0
+        (source,) = json.loads(kb("sources", "again", "--json")[1])["sources"]
+        globs = kb("sql", f"SELECT options FROM kb_sources WHERE source_id = '{source['source_id']}'", "--json")[1]
+        return source["every"], json.loads(json.loads(globs)["rows"][0]["options"])
+
+    assert kb("create", "again")[0] == 0
+    whole = {"include": ["*.txt"], "exclude": ["old/*"]}
+    assert stored("--every", "1h", "--include", "*.txt", "--exclude", "old/*") == ("1h", whole)
+    assert stored() == ("1h", whole)
+    assert stored("--include", "*.md", "--name", "notes") == ("1h", {**whole, "include": ["*.md"]})
+    assert stored("--every", "never", "--exclude", "") == (None, {"include": ["*.md"]})
+    (kb.folder / "again.yaml").write_text("knowledge_bases:\n  - name: again\n    sources: [{input: .}]\n")
+    assert "~ source" in kb("apply", "again.yaml")[1]
+    assert stored() == (None, {})
+
+
 def test_apply_is_idempotent_and_names_the_line_of_a_mistake(kb, sci):
     (kb.folder / "kb.yaml").write_text(
         "knowledge_bases:\n  - name: applied\n    sources:\n      - {input: sci.jsonl, every: 1h}\n"

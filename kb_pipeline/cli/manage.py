@@ -80,11 +80,16 @@ def add_command(
     exclude: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Add a source to KB: a feed, page, file, folder, or .jsonl of records."""
+    """Add a source to KB: a feed, page, file, folder, or .jsonl of records.
+
+    The same input again changes what is given and keeps the rest; --every never, --include "" and --exclude "" take
+    away.
+    """
     from kb_pipeline.sources import add_source
 
     store = open_store()
-    options = {key: list(globs) for key, globs in (("include", include), ("exclude", exclude)) if globs}
+    given = (("include", include), ("exclude", exclude))
+    options = {key: [glob for glob in globs if glob] for key, globs in given if globs}
     known = {source.source_id for source in store.catalog.sources()}
     with open_registry(store.settings) as registry:
         source = add_source(
@@ -203,8 +208,10 @@ def docs_command(kb: str, status: str | None, as_json: bool) -> None:
         for row in shown:
             if row["reason"]:
                 print_folded(reason_line(row["where"], row["reason"], row["error_kind"]), "  ", "")
-            if row["next_step"]:
-                print_folded(f"→ {row['next_step']}", "  ")
+                if row["next_step"]:
+                    print_folded(f"→ {row['next_step']}", "  ")
+            elif row["next_step"]:
+                print_folded(f"{row['where']}: {row['next_step']}", "  ", "")
 
 
 def _next_step(row: Mapping[str, Any], now: datetime) -> str:
