@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 import sqlalchemy as sa
 
-from kb_pipeline.assets import s5_embed
 from kb_pipeline.assets.plan import Planner
 from kb_pipeline.automation.run import open_syncer
 from kb_pipeline.connectors.document import DocumentConnector
@@ -325,10 +324,10 @@ def test_a_way_back_before_the_next_sync_shows_nothing_that_is_known_to_be_old(s
     promote(synced.store, "k")
     (folder / "rope.md").write_text("Coil a dry rope tightly.")
 
-    def stopped(*_):
-        raise SystemicError("the disk is full")
+    def stopped(self, some):
+        raise SystemicError("the key is wrong")
 
-    monkeypatch.setattr(s5_embed, "index_source", stopped)
+    monkeypatch.setattr(HashingEmbedder, "embed_documents", stopped)
     assert synced.sync(source_of(synced)).status == "failed"
     roll_back(synced.store, "k")
     assert "Coil a wet rope loosely." not in texts(synced)
