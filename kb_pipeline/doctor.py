@@ -41,11 +41,11 @@ class Finding:
 
 
 def examine(
-    store: Store, open_embedder: Callable[[], Embedder], check_instance: Callable[[], None]
+    store: Store, open_embedder: Callable[[str], Embedder], check_instance: Callable[[], None]
 ) -> Iterator[Finding]:
     """Findings from the ground up; a broken one does not stop the others."""
     yield _home(store)
-    yield _embedder(open_embedder)
+    yield _embedder(open_embedder, store.settings.embedding_model)
     yield _runs(check_instance)
     try:
         wrong = damage(store.catalog.engine)
@@ -61,6 +61,10 @@ def examine(
         else Finding(subject="catalog", state="ok", found=found)
     )
     yield from _guarded("rows without an owner", ownerless(store))
+    own = {store.settings_of(base).embedding_model for base in bases.values()}
+    read = {space.embedding_model for base in bases for space in store.spaces.of(base) if space.role == "serving"}
+    for model in sorted((own | read) - {store.settings.embedding_model}):
+        yield _embedder(open_embedder, model)
     for source in sources:
         yield from _guarded(f"{source.kb_id}/{source.source_id}", _source(store, source, bases[source.kb_id].tenant))
     for tenant in sorted({base.tenant for base in bases.values()}):
@@ -111,9 +115,9 @@ def ownerless(store: Store) -> Iterator[Finding]:
         yield Finding(subject="rows without an owner", state="broken", found=found, advice=_OWNER_ADVICE)
 
 
-def _embedder(open_embedder: Callable[[], Embedder]) -> Finding:
+def _embedder(open_embedder: Callable[[str], Embedder], model: str) -> Finding:
     try:
-        embedder = open_embedder()
+        embedder = open_embedder(model)
         dims = len(embedder.embed_query("is anyone there"))
     except KbError as error:
         return Finding(

@@ -8,6 +8,7 @@ import pytest
 from kb_pipeline.automation.instance import check_instance, open_instance
 from kb_pipeline.doctor import examine
 from kb_pipeline.errors import SystemicError
+from kb_pipeline.services.embedders import open_embedder
 from kb_pipeline.storage.catalog import Catalog
 from kb_pipeline.storage.catalog_read import open_reads
 from kb_pipeline.storage.store import Store
@@ -37,7 +38,7 @@ def filled(settings):
 
 def broken(settings):
     store = Store(settings)
-    found = examine(store, lambda: HashingEmbedder("t", 8), lambda: check_instance(settings))
+    found = examine(store, lambda model: HashingEmbedder("t", 8), lambda: check_instance(settings))
     return {finding.subject: finding for finding in found if finding.state == "broken"}
 
 
@@ -46,6 +47,21 @@ def test_a_home_whose_catalog_was_emptied_has_rows_that_nobody_owns(filled):
     finding = broken(filled)["rows without an owner"]
     assert "k/s" in finding.found
     assert "backup" in finding.advice
+
+
+def test_the_model_of_each_base_is_tried(filled):
+    catalog = Catalog.open(filled)
+    catalog.create_knowledge_base("own")
+    catalog.set_settings("own", {"embedding_model": "/nowhere/a-model"})
+    store, tried = Store(filled), []
+
+    def opening(model):
+        tried.append(model)
+        return open_embedder(filled, store.layout.models, model)
+
+    found = {finding.found: finding.state for finding in examine(store, opening, lambda: None)}
+    assert "/nowhere/a-model" in tried
+    assert any("a-model" in said and state == "broken" for said, state in found.items())
 
 
 @pytest.mark.parametrize("start", [100, 4096, 8192, 20_000])

@@ -14,7 +14,7 @@ from kb_pipeline.metering import EmbeddingMeter, Text
 from kb_pipeline.stages.index_rows import index_rows
 from kb_pipeline.stages.rows import indexed_text
 from kb_pipeline.storage.lance import ChunkIndex
-from kb_pipeline.storage.ledger import Entry, Unit
+from kb_pipeline.storage.ledger import Entry
 
 _TEXTS_AT_ONCE = 256
 
@@ -33,11 +33,12 @@ class Indexer:
     meter: EmbeddingMeter
     dims: int
 
-    def index(self, records: Sequence[dict[str, Any]], units: Mapping[str, Unit]) -> None:
+    def index(self, records: Sequence[dict[str, Any]], inputs: Mapping[str, str]) -> None:
         """Embed what has no vector yet, and index the documents that lack none; the others get their reason.
 
         Args:
             records: all rows of the chunks table of some documents.
+            inputs: document -> hash of them.
         """
         run, source = self.run, self.run.source
         vectors = self._vectors([record["indexed_hash"] for record in records])
@@ -60,7 +61,7 @@ class Indexer:
         self.index_table.replace_documents(source.kb_id, source.source_id, list(sizes), rows)
         embedded = {record["document_id"] for record in whole if record["indexed_hash"] in missing}
         run.count(written=len(whole), documents_embedded=len(embedded))
-        self._settle(sizes, failed, units)
+        self._settle(sizes, failed, inputs)
 
     def _vectors(self, hashes: Sequence[str]) -> dict[str, NDArray[np.float32]]:
         """Those that stand in the tables, by hash."""
@@ -69,7 +70,7 @@ class Indexer:
             found.update(table.vectors_by_hash([digest for digest in hashes if digest not in found]))
         return found
 
-    def _settle(self, sizes: Mapping[str, int], failed: Mapping[str, UnitFailure], units: Mapping[str, Unit]) -> None:
+    def _settle(self, sizes: Mapping[str, int], failed: Mapping[str, UnitFailure], inputs: Mapping[str, str]) -> None:
         """Passages and cost into the catalog, outcomes into the ledger, which comes last."""
         run, paid_for = self.run, self.meter.paid_for
         if run.is_served:
@@ -78,7 +79,7 @@ class Indexer:
         run.store.documents.update({"document_id": d, "cost_usd": cost} for d, cost in costs.items())
         entries = []
         for document in (*sizes, *failed):
-            paid, given = paid_for.get(document, ()), units[document].input_hash
+            paid, given = paid_for.get(document, ()), inputs[document]
             spent: dict[str, Any] = {"tokens": sum(c.tokens for c in paid), "cost_usd": sum(c.cost_usd for c in paid)}
             failure = failed.get(document)
             if failure:

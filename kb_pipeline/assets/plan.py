@@ -186,8 +186,8 @@ class Planner:
     def _left(self, lane: Lane, upstream: Lane, stored: Dataset, gone: set[str]) -> Iterator[list[dict[str, Any]]]:
         """Stored rows of the documents that are stale by what the ledger says, in batches."""
         needs = self._store.ledger.needing(lane, upstream, self._recipes[lane])
-        handled = self._seen[self._documents] | self._seen[lane] | self._seen.get(upstream, set())
-        for rows in stored.scan([unit.unit for unit in needs.todo if unit.unit not in gone | handled]):
+        leaving = gone | self._seen[self._documents] | self._seen[lane] | self._seen.get(upstream, set())
+        for rows in stored.scan([unit for unit in needs.todo if unit not in leaving]):
             yield rows.to_pylist()
 
     def _is_due(self, lane: Lane, unit: str, input_hash: str) -> bool:

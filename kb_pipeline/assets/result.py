@@ -40,6 +40,8 @@ def metadata_of(runs: Sequence[StageRun]) -> dict[str, dg.MetadataValue]:
     if failures:
         rows = [dg.TableRecord({"document": name, "kind": kind, "reason": reason}) for name, kind, reason in failures]
         shown["failures"] = dg.MetadataValue.table(rows)
+    if spaces := [space for run in runs for space in run.spaces][:_SHOWN]:
+        shown["spaces"] = dg.MetadataValue.table([dg.TableRecord(space) for space in spaces])
     return shown
 
 

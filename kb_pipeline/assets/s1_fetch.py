@@ -67,7 +67,7 @@ def sync_listing(run: StageRun, connector: Connector, is_accepted: bool = False)
     healed = run.heal_dataset(run.store.dataset(RAW_ITEMS, source))
     try:
         listing = connector.list_items(source, state_to_list_with(run.store, source, run.recipe, healed))
-        for batch in run.batches(listing.items, None):
+        for batch in run.listed(listing.items):
             seen.update(_sync_batch(run, connector, batch, seen))
     except UnitFailure as failure:
         catalog.source_failed(source, failure, due_at)
@@ -86,8 +86,8 @@ def _retire(run: StageRun, listing: Listing, seen: set[str], verdict: Retirement
     """Archive what left the source, and note what is missed for the first time."""
     source, documents = run.source, run.store.documents
     if listing.is_unchanged:
-        known = run.store.ledger.units(run.lane)
-        run.count(rows_in=len(known), skipped=len(known))
+        known = len(run.store.ledger.units(run.lane))
+        run.count(rows_in=known, skipped=known)
     elif not listing.is_complete:
         run.store.ledger.let_be(run.lane, run.recipe, seen)
     never_had = set(documents.unaccounted(source.kb_id, source.source_id, run.stage)) - seen

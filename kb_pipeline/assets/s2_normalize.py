@@ -52,21 +52,18 @@ def normalize_source(run: StageRun, sandbox: Sandbox, limits: ParseLimits) -> No
     run.heal_dataset(target, upstream)
     needs = run.needing(upstream)
     run.retire(needs.removed, target.delete)
-    units = {unit.unit: unit for unit in needs.todo}
-    raw = run.store.dataset(RAW_ITEMS, run.source)
-    stream = (row for table in raw.scan(units) for row in table.to_pylist())
-    for batch in run.batches(stream, len(units)):
+    for batch, inputs in run.batches(needs.todo, run.store.dataset(RAW_ITEMS, run.source), upstream):
         rows, entries = [], []
         for row in batch:
-            unit = units[row["document_id"]]
+            unit = row["document_id"]
             done = _document(run, sandbox, limits, row)
             if isinstance(done, Lost):
-                run.store.ledger.doubt(upstream, unit.unit, done)
+                run.store.ledger.doubt(upstream, unit, done)
             if isinstance(done, UnitFailure):
-                entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, failure=done))
+                entries.append(Entry(unit=unit, input_hash=inputs[unit], failure=done))
                 continue
             rows.append(done[0])
-            entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, output_hash=done[1], rows=1))
+            entries.append(Entry(unit=unit, input_hash=inputs[unit], output_hash=done[1], rows=1))
         committed = run.commit(target, rows, entries)
         run.store.documents.update(_catalog_row(row) for row in rows if row["document_id"] in committed)
 

@@ -64,20 +64,18 @@ def chunk_source(run: StageRun, rules: SplitRules) -> None:
     run.heal_dataset(target, upstream)
     needs = run.needing(upstream)
     run.retire(needs.removed, target.delete)
-    units = {unit.unit: unit for unit in needs.todo}
-    stream = (row for table in run.store.dataset(DOCUMENTS, run.source).scan(units) for row in table.to_pylist())
-    for batch in run.batches(stream, len(units)):
+    for batch, inputs in run.batches(needs.todo, run.store.dataset(DOCUMENTS, run.source), upstream):
         rows: list[dict[str, Any]] = []
         entries = []
         for row in batch:
-            unit = units[row["document_id"]]
+            unit = row["document_id"]
             done = run.attempt(row["title"], partial(split, row, rules, run.space))
             if isinstance(done, UnitFailure):
-                entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, failure=done))
+                entries.append(Entry(unit=unit, input_hash=inputs[unit], failure=done))
                 continue
             made, output = done
             rows.extend(made)
-            entries.append(Entry(unit=unit.unit, input_hash=unit.input_hash, output_hash=output, rows=len(made)))
+            entries.append(Entry(unit=unit, input_hash=inputs[unit], output_hash=output, rows=len(made)))
         committed = run.commit(target, rows, entries)
         run.set_status(list(committed), "embedding")
 

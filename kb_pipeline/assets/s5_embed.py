@@ -1,5 +1,6 @@
 """Stage 5: chunks -> LanceDB, in every space that is built. Equal text is embedded once; unchanged rows stay."""
 
+import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
@@ -8,6 +9,7 @@ import dagster as dg
 
 from kb_pipeline import ids
 from kb_pipeline.assets.indexer import Indexer
+from kb_pipeline.assets.memory import give_back
 from kb_pipeline.assets.result import Check
 from kb_pipeline.assets.s4_chunk import chunks
 from kb_pipeline.assets.spaces import SpaceWork, drop_outdated_rows, spaces_to_sync
@@ -19,10 +21,13 @@ from kb_pipeline.records import Space, vector_space_of
 from kb_pipeline.retries import Recipe
 from kb_pipeline.schemas import CHUNKS
 from kb_pipeline.services.embedders import Embedders
+from kb_pipeline.storage.catalog_records import KbSpace
+from kb_pipeline.storage.kb_spaces import Built
 from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.store import Store
 
 CODE_VERSION = "index-1"
+_COMMITS_BETWEEN_UPKEEP = 64
 
 
 @sync_asset("lancedb", CODE_VERSION, after=[chunks], pool="embedder", checks=["indexes_cover_rows"])
@@ -67,7 +72,18 @@ def index_spaces(run: StageRun, embedders: Embedders) -> None:
         dg.get_dagster_logger().warning(f"{works[0].space.space_id} cannot be added to any more: {kb_id} left it.")
     if problem:
         raise problem
-    run.space = store.spaces.of(kb_id)[0].space_id  # what the checks look at: what search reads
+    standing = store.spaces.of(kb_id)
+    run.space = standing[0].space_id  # what the checks look at: what search reads
+    if len(standing) > 1:
+        run.spaces += [_shown(space, store.spaces.built(space)) for space in standing if space.role != "dropped"]
+
+
+def _shown(space: KbSpace, built: Built) -> dict[str, str | int]:
+    """A space as the UI shows it beside the others."""
+    counts: dict[str, str | int] = {"documents": built.done, "failed": built.failed, "to come": built.waiting}
+    if space.role == "previous":  # nothing is added to it any more
+        counts["to come"] = 0
+    return {"knowledge base": space.kb_id, "role": space.role, "space": space.space_id, **counts}
 
 
 def index_source(run: StageRun, work: SpaceWork, tenant: str) -> None:
@@ -81,17 +97,17 @@ def index_source(run: StageRun, work: SpaceWork, tenant: str) -> None:
 
     run.heal(index.count_rows(kb_id, source_id), lambda: index.document_ids(kb_id, source_id), delete, upstream)
     needs = run.needing(upstream)
-    units = {unit.unit: unit for unit in needs.todo}
     meter = EmbeddingMeter(store, embedder, kb_id, source_id, run.run_id)
+    keep = timedelta(seconds=store.settings.index_keep_versions_s)
     indexer = Indexer(run, index, tables_alike(store, tenant, space), meter, space.dims)
-    run.progress.begin(run.stage, run.source.partition, len(units))
-    dataset = store.dataset(CHUNKS, run.source, work.space.split_id)
-    for rows in dataset.scan(units, batch=store.settings.batch_documents):
-        records = rows.drop_columns(["published_at"]).to_pylist()
-        indexer.index(records, units)
-        run.progress.advance(len({record["document_id"] for record in records}))
+    batches = run.batches(needs.todo, store.dataset(CHUNKS, run.source, work.space.split_id), upstream)
+    for number, (rows, inputs) in enumerate(batches, 1):
+        indexer.index(rows, inputs)
+        if number % _COMMITS_BETWEEN_UPKEEP == 0:  # else what looks rows up would go through all new ones
+            index.maintain(vector_index_rows=sys.maxsize, keep_versions=keep)
+            give_back()
     run.retire(needs.removed, delete)  # last: a moved document finds its vectors in the rows it leaves behind
-    index.maintain(keep_versions=timedelta(seconds=store.settings.index_keep_versions_s))
+    index.maintain(keep_versions=keep)
 
 
 def tables_alike(store: Store, tenant: str, space: Space) -> list[ChunkIndex]:

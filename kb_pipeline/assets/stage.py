@@ -1,6 +1,6 @@
 """One stage at work on one source: what is left to do, batches, failures, commits. Shared by all stages."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Protocol, TypeVar
@@ -55,6 +55,7 @@ class StageRun:
         space: splitting or space that the output belongs to; empty for the stages before.
         is_served: whether search reads what is made here, so that documents have the status that it gives them.
         failures: (document, kind, reason) of this run.
+        spaces: the spaces of the knowledge base and how far each is, where there are several.
     """
 
     stage: str
@@ -67,6 +68,7 @@ class StageRun:
     is_served: bool = True
     counts: dict[str, float] = field(default_factory=dict)
     failures: list[tuple[str, str, str]] = field(default_factory=list)
+    spaces: list[dict[str, str | int]] = field(default_factory=list)
 
     def for_space(self, space: str, recipe: Recipe, is_served: bool) -> "StageRun":
         """The same run at work for one space; counts and failures go together."""
@@ -133,13 +135,27 @@ class StageRun:
             )
         return self.heal(rows, dataset.document_ids, dataset.delete, upstream)
 
-    def batches(self, units: Iterable[T], total: int | None) -> Iterator[list[T]]:
-        """Units in batches that are committed one by one; tells progress after each."""
-        self.progress.begin(self.stage, self.source.partition, total)
-        stream = iter(units)
+    def listed(self, items: Iterable[T]) -> Iterator[list[T]]:
+        """Items of a listing in batches that are committed one by one; tells progress after each."""
+        self.progress.begin(self.stage, self.source.partition, None)
+        stream = iter(items)
         while batch := list(islice(stream, self.store.settings.batch_documents)):
             yield batch
             self.progress.advance(len(batch))
+
+    def batches(
+        self, todo: Sequence[str], stored: Dataset, upstream: Lane
+    ) -> Iterator[tuple[list[dict[str, Any]], Mapping[str, str]]]:
+        """What the stage before has of some units, in batches that are committed one by one; tells progress after each.
+
+        Yields: all rows of a batch of documents, and document -> hash of them, which is the input of its unit.
+        """
+        self.progress.begin(self.stage, self.source.partition, len(todo))
+        for table in stored.scan(todo, batch=self.store.settings.batch_documents):
+            rows = table.to_pylist()
+            inputs = self.store.ledger.outputs(upstream, list(dict.fromkeys(row["document_id"] for row in rows)))
+            yield rows, inputs
+            self.progress.advance(len(inputs))
 
     def attempt(self, name: str, work: Callable[[], T]) -> T | UnitFailure:
         """Do one unit: everything that its content decides; its failure is noted and returned, and harms no other."""

@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 
 from kb_pipeline import ids
+from kb_pipeline.assets.memory import bound_arenas, give_back
 from kb_pipeline.assets.result import CHECKS, Check, metadata_of, result_of
 from kb_pipeline.assets.stage import Progress, StageRun
 from kb_pipeline.automation.partitions import OWNERS, source_partitions
@@ -74,6 +75,7 @@ def run_partitions(
     A source whose listing fails fails the step if it is the only one. Among several it must not keep the others from
     the later stages: the check `no_source_failed` says which failed and why, and the rest goes on.
     """
+    bound_arenas()
     stage = context.asset_key.to_user_string()
     runs: list[StageRun] = []
     found: list[list[Check]] = []
@@ -99,6 +101,7 @@ def run_partitions(
             raise dg.Failure(f"{stage} {key}: {error}. {advice}", allow_retries=False) from error
         except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as stop:  # else the retry policy tries again
             raise dg.Failure(f"{stage} {key}: stopped; the next sync goes on from here.", allow_retries=False) from stop
+        give_back()
         run.count(seconds=round(time.monotonic() - started, 3))
         runs.append(run)
         found.append(checks)

@@ -18,15 +18,14 @@ def doctor_command(as_json: bool) -> None:
     """Check model, storage, indexes, catalog and sources, and say what to do. Exit 1 if something is broken."""
     from kb_pipeline.automation.instance import check_instance
     from kb_pipeline.doctor import examine
-    from kb_pipeline.services.embedders import open_embedder
+    from kb_pipeline.services.embedders import embedders_of
     from kb_pipeline.storage.store import Store
 
     store = Store(read_settings())
     with suppress(KbError):  # found again, and named, where it is examined
         store.initialise()
-    settings = store.settings
-    embedder, instance = partial(open_embedder, settings, store.layout.models), partial(check_instance, settings)
-    findings = list(examine(store, embedder, instance))
+    embedders = embedders_of(store.settings, store.layout.models)
+    findings = list(examine(store, embedders.named, partial(check_instance, store.settings)))
     is_well = all(finding.state != "broken" for finding in findings)
     if as_json:
         print_json({"ok": is_well, "findings": [asdict(finding) for finding in findings]})

@@ -30,6 +30,8 @@ def spaces_command(kb: str, as_json: bool) -> None:
     print_table(rows, {**columns, "waiting": "to come", "rows": "passages"}, empty=empty)
     candidate = next((row for row in rows if row["role"] == "candidate"), None)
     if candidate:
+        if candidate["reason"]:
+            click.echo(f"In the candidate: {candidate['reason']}")
         next_step = f"kb sync {kb_id}" if candidate["waiting"] else f"kb promote {kb_id}"
         click.echo(f"Next: {next_step}")
 

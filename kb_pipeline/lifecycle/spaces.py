@@ -133,6 +133,6 @@ def _check_whole(store: Store, candidate: KbSpace) -> None:
         )
     if progress.failed:
         raise UsageError(
-            f"{progress.failed} documents of {candidate.kb_id} failed in the candidate: the last sync's run says why. "
-            "Mend them, or leave them out with --force."
+            f"{progress.failed} documents of {candidate.kb_id} failed in the candidate ({progress.reason}). Mend them, "
+            "or leave them out with --force."
         )

@@ -19,11 +19,16 @@ _COLUMNS = [column.name for column in kb_spaces.columns]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """How many documents of a knowledge base are in a space, failed on the way into it, or are still to come."""
+    """How many documents of a knowledge base are in a space, failed on the way into it, or are still to come.
+
+    Attributes:
+        reason: why one of them failed or has to wait; empty if none did.
+    """
 
     done: int
     failed: int
     waiting: int
+    reason: str = ""
 
 
 class Spaces:
@@ -93,13 +98,20 @@ class Spaces:
         is_failed = sa.or_(sa.and_(_is_given_up(chunk), of_document), sa.and_(_is_given_up(row), of_chunk))
         is_done = sa.and_(row.c.status == "done", of_document, of_chunk)
         state = sa.case((is_failed, "failed"), (is_done, "done"), else_="waiting")
+        reason = sa.case(
+            (sa.and_(chunk.c.status == "failed", of_document), chunk.c.error),
+            (sa.and_(row.c.status == "failed", of_chunk), row.c.error),
+        )
         here = sa.and_(document.c.stage == "documents", document.c.kb_id == space.kb_id, document.c.output_hash != "")
         joined = document.outerjoin(chunk, is_split).outerjoin(row, is_indexed)
-        found = sa.select(state.label("state")).select_from(joined).where(here).subquery()
-        query = sa.select(found.c.state, sa.func.count()).group_by(found.c.state)
+        found = sa.select(state.label("state"), reason.label("reason")).select_from(joined).where(here).subquery()
+        query = sa.select(found.c.state, sa.func.count(), sa.func.max(found.c.reason)).group_by(found.c.state)
         with reading(self._engine) as connection:
-            counts: dict[str, int] = {name: count for name, count in connection.execute(query)}
-        return Built(done=counts.get("done", 0), failed=counts.get("failed", 0), waiting=counts.get("waiting", 0))
+            found_as = {name: (count, why or "") for name, count, why in connection.execute(query)}
+        (done, _), (failed, refused), (waiting, delayed) = (
+            found_as.get(name, (0, "")) for name in ("done", "failed", "waiting")
+        )
+        return Built(done=done, failed=failed, waiting=waiting, reason=refused or delayed)
 
     def _swap(self, kb_id: str, role: SpaceRole, why_not: str) -> list[KbSpace]:
         with deciding(self._engine) as connection:

@@ -34,14 +34,6 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
-    """One unit of work of a stage; `input_hash` is the output hash of the stage before."""
-
-    unit: str
-    input_hash: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
     """What a stage has to do for a partition.
 
@@ -51,7 +43,7 @@ class Needs:
         unchanged: how many units need nothing.
     """
 
-    todo: list[Unit]
+    todo: list[str]
     removed: list[str]
     unchanged: int
 
@@ -76,7 +68,7 @@ class Ledger:
         self._engine = engine
 
     def needing(self, lane: Lane, upstream: Lane, recipe: Recipe) -> Needs:
-        """Compare a stage with the one before it, in one pass over the partition's rows.
+        """Compare a stage with the one before it.
 
         Args:
             recipe: how the stage would do a unit now.
@@ -90,14 +82,20 @@ class Ledger:
             mine.c.recipe.not_in((recipe.whole, recipe.capped)),
             mine.c.next_try_at <= datetime.now(UTC),
         )
-        query = sa.select(theirs.c.unit, theirs.c.output_hash).select_from(joined).where(has_input, is_due)
-        living = sa.select(theirs.c.unit).where(has_input)
-        orphans = sa.select(mine.c.unit).where(_in(lane, mine), mine.c.unit.not_in(living))
+        due = sa.select(theirs.c.unit).select_from(joined).where(has_input, is_due)
+        kept = mine.outerjoin(theirs, sa.and_(theirs.c.unit == mine.c.unit, has_input))
+        orphans = sa.select(mine.c.unit).select_from(kept).where(_in(lane, mine), theirs.c.unit.is_(None))
         with reading(self._engine) as connection:
-            todo = [Unit(unit=unit, input_hash=output) for unit, output in connection.execute(query)]
+            todo = list(connection.execute(due).scalars())
             removed = list(connection.execute(orphans).scalars())
-            inputs = connection.execute(sa.select(sa.func.count()).select_from(living.subquery())).scalar_one()
+            inputs = connection.execute(sa.select(sa.func.count()).select_from(theirs).where(has_input)).scalar_one()
         return Needs(todo=todo, removed=removed, unchanged=inputs - len(todo))
+
+    def outputs(self, lane: Lane, units: Sequence[str]) -> dict[str, str]:
+        """Output hashes of some units (at most a few thousand), whichever source they are of now."""
+        query = sa.select(ledger.c.unit, ledger.c.output_hash).where(_among(units, lane))
+        with reading(self._engine) as connection:
+            return {unit: output for unit, output in connection.execute(query)}
 
     def outdated(self, lane: Lane, upstream: Lane) -> list[str]:
         """Units that were made from something else than the stage before has now, or has no more."""
@@ -110,8 +108,7 @@ class Ledger:
 
     def known(self, lane: Lane, units: Sequence[str]) -> dict[str, Mapping[str, Any]]:
         """Ledger rows of some units (at most a few thousand), by unit, whichever source they are of now."""
-        here = sa.and_(ledger.c.stage == lane.stage, ledger.c.space == lane.space)
-        query = sa.select(ledger).where(here, ledger.c.unit.in_(units))
+        query = sa.select(ledger).where(_among(units, lane))
         with reading(self._engine) as connection:
             return {row["unit"]: dict(row) for row in connection.execute(query).mappings()}
 
@@ -284,6 +281,11 @@ def _in(lane: Lane, rows: sa.FromClause = ledger) -> sa.ColumnElement[bool]:
 def same_unit(rows: sa.FromClause, others: sa.FromClause, lane: Lane) -> sa.ColumnElement[bool]:
     """Rows of a lane's stage and space for the units of other rows, whichever source they are of."""
     return sa.and_(rows.c.unit == others.c.unit, rows.c.stage == lane.stage, rows.c.space == lane.space)
+
+
+def _among(units: Sequence[str], lane: Lane) -> sa.ColumnElement[bool]:
+    """A lane's rows of units by their key, whichever source they are of: to name it would lead through all its rows."""
+    return sa.and_(ledger.c.stage == lane.stage, ledger.c.space == lane.space, ledger.c.unit.in_(units))
 
 
 def _each(units: Sequence[str], condition: sa.ColumnElement[bool]) -> sa.ColumnElement[bool]:

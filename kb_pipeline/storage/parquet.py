@@ -1,6 +1,5 @@
 """Parquet datasets: one folder per source, a few part files in it, each replaced whole and at once."""
 
-import os
 import shutil
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 
 from kb_pipeline.schemas import Table
 from kb_pipeline.storage.layout import SPLIT_FOLDER, Layout
+from kb_pipeline.storage.parts import among, content_of, id_array, rows_of, write_part
 
 PART_DOCUMENTS = 1024
 """A part file is filled up to this many documents, so an edit rewrites a bounded amount."""
@@ -38,37 +38,34 @@ class Dataset:
     def __init__(self, layout: Layout, table: Table, kb_id: str, source_id: str, split_id: str = "") -> None:
         self.table, self.split_id = table, split_id
         self._folder = layout.dataset(table.name, kb_id, source_id, split_id)
-        self._places: dict[str, Path] | None = None
 
-    def replace(self, rows: pa.Table, document_ids: Collection[str]) -> None:
+    def replace(self, rows: pa.Table, document_ids: Collection[str]) -> int:
         """Make `rows` all there is of the given documents; documents without rows are removed.
 
         Args:
             rows: of the table's schema, only of documents in `document_ids`.
+        Returns: how many of the documents had rows before.
         """
         for leftover in self._folder.glob(".*.tmp"):  # of a writer that died; the source's lock is ours now
             leftover.unlink()
-        places = self._load_places()
-        rows = rows.cast(self.table.schema)
-        touched = {places[d] for d in document_ids if d in places}
-        for part in touched:
-            self._rewrite(part, rows, document_ids, places)
-        old = [d for d in document_ids if d not in places]
-        fresh = rows.filter(pc.is_in(rows["document_id"], pa.array(old, pa.string()))) if old else rows.slice(0, 0)
+        fresh, wanted, known = rows.cast(self.table.schema), id_array(document_ids), 0
+        for part in self._parts():
+            here = among(content_of(part).documents, wanted)
+            if len(here):
+                self._rewrite(part, fresh, here)
+                fresh = fresh.filter(pc.invert(pc.is_in(fresh["document_id"], here)))
+                known += len(here)
         if fresh.num_rows:
-            self._append(fresh, places)
+            self._append(fresh)
+        return known
 
     def delete(self, document_ids: Collection[str]) -> int:
         """Remove documents; returns how many were there."""
-        here = [d for d in document_ids if d in self._load_places()]
-        if here:
-            self.replace(self.table.schema.empty_table(), here)
-        return len(here)
+        return self.replace(self.table.schema.empty_table(), document_ids) if document_ids else 0
 
     def remove(self) -> None:
         """Remove everything, files that were set aside too."""
         shutil.rmtree(self._folder, ignore_errors=True)
-        self._places = None
 
     def discard_damaged(self) -> None:
         """Remove the files that were set aside: nobody can say what is in them."""
@@ -79,31 +76,27 @@ class Dataset:
         self, document_ids: Collection[str] | None = None, columns: list[str] | None = None, batch: int = 256
     ) -> Iterator[pa.Table]:
         """Rows of the given documents (None: all), in tables of at most `batch` documents; one pass over the parts."""
-        places = self._load_places()
-        wanted = places.keys() if document_ids is None else [d for d in document_ids if d in places]
-        by_part: dict[Path, list[str]] = {}
-        for document in wanted:
-            by_part.setdefault(places[document], []).append(document)
-        for part, documents in by_part.items():
+        wanted = None if document_ids is None else id_array(document_ids)
+        for part in self._parts():
+            here = content_of(part).documents if wanted is None else among(content_of(part).documents, wanted)
+            if not len(here):
+                continue
             rows = pq.ParquetFile(part).read(columns=columns and sorted({"document_id", *columns}))
-            for start in range(0, len(documents), batch):
-                some = pa.array(documents[start : start + batch], pa.string())
-                yield rows.filter(pc.is_in(rows["document_id"], some))
+            for start in range(0, len(here), batch):
+                yield rows_of(rows, here.slice(start, batch))
 
     def document_ids(self) -> list[str]:
         """Documents with rows here."""
-        return list(self._load_places())
+        return [str(document) for part in self._parts() for document in content_of(part).documents.to_pylist()]
 
     def set_aside_damaged(self) -> list[Path]:
         """Rename part files that are no Parquet (a disk fault, a hand) so that their documents are made anew."""
         aside = []
         for part in self._parts():
             try:
-                pq.read_metadata(part)
+                content_of(part)
             except (pa.ArrowInvalid, OSError):
                 aside.append(part.rename(part.with_suffix(".damaged")))
-        if aside:
-            self._places = None
         return aside
 
     def settle_copies(self) -> list[str]:
@@ -113,14 +106,11 @@ class Dataset:
         """
         found: dict[str, list[Path]] = {}
         for part in self._parts():
-            for document in distinct(pq.ParquetFile(part).read(columns=["document_id"])):
-                found.setdefault(document, []).append(part)
+            for document in content_of(part).documents.to_pylist():
+                found.setdefault(str(document), []).append(part)
         copied = {document: parts for document, parts in found.items() if len(parts) > 1}
-        if copied:
-            surplus = self._surplus(copied)
-            self._places = None
-            for part, documents in surplus.items():
-                self._rewrite(part, self.table.schema.empty_table(), documents, dict.fromkeys(documents, part))
+        for part, documents in (self._surplus(copied) if copied else {}).items():
+            self._rewrite(part, self.table.schema.empty_table(), id_array(documents))
         return list(copied)
 
     def _surplus(self, copied: Mapping[str, Sequence[Path]]) -> dict[Path, list[str]]:
@@ -128,7 +118,7 @@ class Dataset:
         hashes: dict[str, list[str]] = {}
         for part in self._parts():
             here = [document for document, parts in copied.items() if part in parts]
-            rows = pq.ParquetFile(part).read().filter(pc.is_in(pc.field("document_id"), pa.array(here, pa.string())))
+            rows = rows_of(pq.ParquetFile(part).read(), id_array(here))
             said: dict[str, list[str]] = {document: [] for document in here}
             for row in rows.to_pylist():
                 said[row["document_id"]].append(repr(row))
@@ -142,8 +132,8 @@ class Dataset:
         return surplus
 
     def count_rows(self) -> int:
-        """Rows over all parts, from the footers."""
-        return sum(int(pq.read_metadata(part).num_rows) for part in self._parts())
+        """Rows over all parts."""
+        return sum(content_of(part).rows for part in self._parts())
 
     def inspect(self) -> "Inspection":
         """Read keys and footers of every part as they are on disk now."""
@@ -168,60 +158,26 @@ class Dataset:
     def _parts(self) -> list[Path]:
         return sorted(self._folder.glob("part-*.parquet")) if self._folder.is_dir() else []
 
-    def _load_places(self) -> dict[str, Path]:
-        """document_id -> part file."""
-        if self._places is None:
-            self._places = {}
-            for part in self._parts():
-                self._places.update(dict.fromkeys(distinct(pq.ParquetFile(part).read(columns=["document_id"])), part))
-        return self._places
-
-    def _rewrite(self, part: Path, rows: pa.Table, document_ids: Collection[str], places: dict[str, Path]) -> None:
+    def _rewrite(self, part: Path, rows: pa.Table, documents: pa.StringArray) -> None:
+        """Let `rows` be all that a part has of the documents."""
         old = pq.ParquetFile(part).read()
-        replaced = [d for d in document_ids if places.get(d) == part]
-        values = pa.array(replaced, pa.string())
-        kept = old.filter(pc.invert(pc.is_in(old["document_id"], values)))
-        new = rows.filter(pc.is_in(rows["document_id"], values))
-        merged = pa.concat_tables([kept, new])
-        for document in set(replaced) - set(distinct(new)):
-            del places[document]
+        kept = old.filter(pc.invert(pc.is_in(old["document_id"], documents)))
+        merged = pa.concat_tables([kept, rows_of(rows, documents)])
         if merged.num_rows:
-            _write(merged, part)
+            write_part(merged, part)
         else:
             part.unlink()
 
-    def _append(self, rows: pa.Table, places: dict[str, Path]) -> None:
-        fill: dict[Path, int] = {}
-        for part in places.values():
-            fill[part] = fill.get(part, 0) + 1
-        emptiest = min(fill, key=lambda p: fill[p], default=None)
-        new_ids = distinct(rows)
+    def _append(self, rows: pa.Table) -> None:
+        """Add rows of new documents to the emptiest part, or begin another."""
+        fill = {part: len(content_of(part).documents) for part in self._parts()}
+        emptiest = min(fill, key=lambda part: fill[part], default=None)
+        more = pc.count_distinct(rows["document_id"]).as_py()
         part = self._folder / f"part-{uuid.uuid4().hex[:12]}.parquet"
-        if emptiest and fill[emptiest] + len(new_ids) <= PART_DOCUMENTS and emptiest.stat().st_size < PART_BYTES:
+        if emptiest and fill[emptiest] + more <= PART_DOCUMENTS and emptiest.stat().st_size < PART_BYTES:
             part = emptiest
             rows = pa.concat_tables([pq.ParquetFile(part).read(), rows])
-        _write(rows, part)
-        places.update(dict.fromkeys(new_ids, part))
-
-
-def distinct(rows: pa.Table) -> list[str]:
-    """The document ids of a table, each once, in order of appearance."""
-    return [str(document) for document in pc.unique(rows["document_id"]).to_pylist()]
-
-
-def _write(rows: pa.Table, path: Path) -> None:
-    """Write beside the target, flush to disk, rename over it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            pq.write_table(rows, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        write_part(rows, part)
 
 
 def column_values(layout: Layout, table: Table, column: str) -> set[str]:
@@ -251,4 +207,4 @@ def write_empty(layout: Layout, table: Table) -> None:
     """A zero-row file of the right schema: SQL over a dataset that has no rows yet must not fail."""
     path = layout.parquet / table.name / "empty.parquet"
     if not path.exists() or not pq.read_schema(path).equals(table.schema):
-        _write(table.schema.empty_table(), path)
+        write_part(table.schema.empty_table(), path)

@@ -42,7 +42,7 @@ def two(home, tmp_path):
 
 def findings(home):
     store = home.store
-    return list(examine(store, lambda: open_embedder(store.settings, store.layout.models), lambda: None))
+    return list(examine(store, lambda model: open_embedder(store.settings, store.layout.models, model), lambda: None))
 
 
 @pytest.mark.parametrize("damage", [empty_data, drop_data, empty_indexes, junk_manifests])

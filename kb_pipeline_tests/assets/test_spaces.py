@@ -3,9 +3,11 @@
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+import dagster as dg
 import pytest
 import sqlalchemy as sa
 
+from kb_pipeline.assets import s5_embed
 from kb_pipeline.assets.plan import Planner
 from kb_pipeline.automation.run import open_syncer
 from kb_pipeline.connectors.document import DocumentConnector
@@ -22,6 +24,7 @@ from kb_pipeline.services.sandbox import Sandbox
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.catalog_read import open_reads
 from kb_pipeline.storage.kb_spaces import Built
+from kb_pipeline.storage.lance import ChunkIndex
 from kb_pipeline.storage.ledger import Lane
 from kb_pipeline.storage.store import Store
 from kb_pipeline.storage.tables import kb_spaces
@@ -165,6 +168,37 @@ def test_a_candidate_that_is_not_whole_is_not_promoted_by_accident(synced, tmp_p
     assert synced.documents()["tide.md"]["status"] == "ready"
 
 
+def test_the_ui_shows_how_far_each_space_is(synced):
+    def shown():
+        event = synced.syncer._instance.get_latest_materialization_event(dg.AssetKey("chunk_index"))
+        table = event.asset_materialization.metadata.get("spaces")
+        return (
+            [(row.data["role"], row.data["documents"], row.data["to come"]) for row in table.records] if table else []
+        )
+
+    assert shown() == []  # there is one space
+    make(synced, embedding_model="fake:other:16")
+    assert shown() == [("serving", 3, 0), ("candidate", 3, 0)]
+    promote(synced.store, "k")
+    synced.sync(source_of(synced))
+    assert shown() == [("serving", 3, 0), ("previous", 3, 0)]
+
+
+def test_a_long_sync_keeps_its_table_covered_while_it_goes_on(home, folder, monkeypatch):
+    kept = []
+    maintain = ChunkIndex.maintain
+    monkeypatch.setattr(ChunkIndex, "maintain", lambda self, *a, **k: kept.append(maintain(self, *a, **k)) or kept[-1])
+    monkeypatch.setattr(s5_embed, "_COMMITS_BETWEEN_UPKEEP", 2)
+    home.store.settings = home.store.settings.model_copy(update={"batch_documents": 1})
+    for number in range(5):
+        (folder / f"{number}.md").write_text(f"Buoy {number} rings.")
+    home.add(folder)
+    home.sync(source_of(home))
+    assert kept == [["indexes extended"]] * 3
+    (index,) = home.index()
+    assert (index.statistics().unindexed_rows, index.statistics().rows) == (0, 5)
+
+
 def test_while_a_sync_is_at_work_nothing_is_swapped(synced):
     make(synced, embedding_model="fake:other:16")
     with synced.store.working_on(source_of(synced)), pytest.raises(UsageError, match="A run is at work"):
@@ -190,7 +224,7 @@ def test_what_fails_on_the_way_into_a_candidate_leaves_its_document_as_it_is(pri
     with store.catalog.engine.begin() as connection:
         connection.execute(sa.text("UPDATE ledger SET next_try_at = NULL"))
     assert store.spaces.built(store.spaces.of("k")[1]).failed > 0
-    with pytest.raises(UsageError, match="failed in the candidate"):
+    with pytest.raises(UsageError, match=r"failed in the candidate \(.*the service refuses it"):
         promote(store, "k")
     promote(store, "k", force=True)
     assert priced.documents()["lamp.md"]["status"] == "failed"
@@ -288,6 +322,7 @@ def test_what_waits_for_money_promotes_nothing_by_itself(priced):
     before = texts(priced)
     make(priced, embedding_model="fake:other:16")
     assert (roles(priced), texts(priced)) == (["serving", "candidate"], before)
+    assert "the budget of k" in priced.store.spaces.built(priced.store.spaces.of("k")[1]).reason
     priced.store.catalog.set_budget("k", None)
     priced.sync(source_of(priced))
     assert (roles(priced), texts(priced)) == (["serving", "previous"], before)

@@ -398,12 +398,12 @@ def test_a_damaged_part_file_is_set_aside_and_its_documents_are_made_anew(home, 
     part.write_bytes(part.read_bytes()[:100])
     from kb_pipeline.testing.embedder import HashingEmbedder
 
-    embedder = partial(HashingEmbedder, "t", 8)
-    broken = [finding for finding in examine(home.store, embedder, lambda: None) if finding.state == "broken"]
+    found = partial(examine, home.store, lambda model: HashingEmbedder("t", 8), lambda: None)
+    broken = [finding for finding in found() if finding.state == "broken"]
     assert [finding.subject.split()[0] for finding in broken] == ["documents"]
     assert home.sync(source).status == "ok"
     assert home.rows(source) == {"raw_items": 1, "documents": 1, "chunks": 1}
-    assert all(finding.state == "ok" for finding in examine(home.store, embedder, lambda: None))
+    assert all(finding.state == "ok" for finding in found())
 
 
 def test_a_file_over_a_cap_is_read_when_the_cap_is_raised_and_nothing_else_is(home, folder):

@@ -53,7 +53,6 @@ ALONE = {
     "storage.lance:ChunkIndex.remove_draft": "clears up after a kill, tested with orphans",
     "storage.postgres:make_schema": "one transaction of Postgres, tested with the migrations",
     "storage.model_calls:ModelCalls.fail": "one transaction, tested with a broken service",
-    "storage.ledger:Ledger._update": "one transaction of retry and reingest",
 }
 """Commits that stand for themselves: nothing follows that could be missing."""
 

@@ -39,7 +39,7 @@ def lane(stage, space=""):
 
 def needs(ledger, recipe="r"):
     found = ledger.needing(lane("documents"), lane("raw_items"), Recipe.of(recipe))
-    return sorted(unit.unit for unit in found.todo), sorted(found.removed), found.unchanged
+    return sorted(found.todo), sorted(found.removed), found.unchanged
 
 
 def record(ledger, stage, *entries, recipe="r"):

@@ -53,6 +53,14 @@ def test_nothing_written_means_nothing_found_and_no_files(
     assert not list(tmp_path.iterdir())
 
 
+def test_rows_that_something_else_wrote_twice_are_counted(index: ChunkIndex) -> None:
+    put(index, "d1", "high tide", "low tide")
+    put(index, "d2", "ebb")
+    assert (index.statistics().rows, index.statistics().duplicate_keys) == (3, 0)
+    lance.write_dataset(lance.dataset(index.path).to_table(filter="document_id = 'd1'"), index.path, mode="append")
+    assert (index.statistics().rows, index.statistics().duplicate_keys) == (5, 2)
+
+
 def test_replacing_equal_rows_makes_no_version(index: ChunkIndex, reader: IndexReader) -> None:
     assert put(index, "d1", "high tide", "low tide") == 2
     before = reader.version

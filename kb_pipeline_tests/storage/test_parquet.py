@@ -1,12 +1,16 @@
 """Parquet datasets: replaced by document, atomic, bounded rewriting."""
 
+import shutil
+
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kb_pipeline.schemas import Table
 from kb_pipeline.storage import parquet
+from kb_pipeline.storage import parts as parts_module
 from kb_pipeline.storage.layout import Layout
 from kb_pipeline.storage.parquet import Dataset
 
@@ -79,10 +83,38 @@ def test_no_temporary_file_stays_behind_when_the_disk_is_full(layout, monkeypatc
     dataset = Dataset(layout, TABLE, "kb", "s")
     dataset.replace(rows(a=[1]), ["a"])
     before = parts(layout)
-    monkeypatch.setattr(parquet.pq, "write_table", full)
+    monkeypatch.setattr(parts_module.pq, "write_table", full)
     with pytest.raises(OSError, match="No space"):
         dataset.replace(rows(a=[2]), ["a"])
     assert parts(layout) == before
+    assert content(layout) == {"a": [1]}
+
+
+def test_what_is_in_a_part_follows_the_file_however_fast_it_changes(layout):
+    dataset = Dataset(layout, TABLE, "kb", "s")
+    dataset.replace(rows(z=[0]), ["z"])
+    for turn in range(50):
+        here, gone = ("a", "b") if turn % 2 else ("b", "a")
+        Dataset(layout, TABLE, "kb", "s").replace(rows(**{here: [1]}), [here, gone])
+        assert sorted(dataset.document_ids()) == [here, "z"]
+
+
+def test_a_document_that_stands_in_two_parts_stands_in_one_once_it_is_replaced(layout):
+    dataset = Dataset(layout, TABLE, "kb", "s")
+    dataset.replace(rows(a=[1], b=[2]), ["a", "b"])
+    (part,) = layout.dataset("things", "kb", "s").glob("part-*")
+    shutil.copy(part, part.with_name("part-copy.parquet"))
+    dataset.replace(rows(a=[3]), ["a"])
+    assert content(layout)["a"] == [3]
+    assert dataset.settle_copies() == ["b"]
+    assert content(layout) == {"a": [3], "b": [2]}
+
+
+def test_a_part_of_something_else_is_set_aside(layout):
+    dataset = Dataset(layout, TABLE, "kb", "s")
+    dataset.replace(rows(a=[1]), ["a"])
+    pq.write_table(pa.table({"n": [1]}), layout.dataset("things", "kb", "s") / "part-other.parquet")
+    assert [path.name for path in dataset.set_aside_damaged()] == ["part-other.damaged"]
     assert content(layout) == {"a": [1]}
 
 
