@@ -1,6 +1,6 @@
 """What a listing means, decided before anything is done about it: for the sync that does it and the plan that tells."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Container, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,7 +25,7 @@ def state_to_list_with(store: Store, source: SourceRow, recipe: Recipe, healed: 
     return source.state
 
 
-def intake_of(store: Store, source: SourceRow, batch: Sequence[Item], seen: Set[str], recipe: Recipe) -> Intake:
+def intake_of(store: Store, source: SourceRow, batch: Sequence[Item], seen: Container[str], recipe: Recipe) -> Intake:
     """A batch of a listing against what is known; what was forgotten is not there at all."""
     items = [clean_item(item) for item in batch]
     keyed = [(ids.document_id(source.kb_id, source.connector, i.external_id, source.namespace), i) for i in items]
@@ -37,9 +37,11 @@ def intake_of(store: Store, source: SourceRow, batch: Sequence[Item], seen: Set[
     return compare(keyed, source.source_id, known, owners, seen, recipe, datetime.now(UTC))
 
 
-def verdict_of(store: Store, source: SourceRow, listing: Listing, seen: Set[str], is_accepted: bool) -> Retirement:
+def verdict_of(
+    store: Store, source: SourceRow, listing: Listing, seen: Container[str], is_accepted: bool
+) -> Retirement:
     """Who leaves with a listing that was drained."""
-    known = store.ledger.units(_lane(source))
     waiting = store.documents.missing(source.kb_id, source.source_id).keys()
-    names_all = listing.is_unchanged or not listing.is_complete
-    return retirement(known, set(known) if names_all else seen, waiting, is_accepted)
+    if listing.is_unchanged or not listing.is_complete:  # nothing that is known is missed
+        return Retirement(retired=[], waiting=[], returned=sorted(waiting))
+    return retirement(store.ledger.units(_lane(source)), seen, waiting, is_accepted)

@@ -187,7 +187,7 @@ class Planner:
         """Stored rows of the documents that are stale by what the ledger says, in batches."""
         needs = self._store.ledger.needing(lane, upstream, self._recipes[lane])
         leaving = gone | self._seen[self._documents] | self._seen[lane] | self._seen.get(upstream, set())
-        for rows in stored.scan([unit for unit in needs.todo if unit not in leaving]):
+        for rows in stored.scan([unit for unit in map(str, needs.todo.to_pylist()) if unit not in leaving]):
             yield rows.to_pylist()
 
     def _is_due(self, lane: Lane, unit: str, input_hash: str) -> bool:

@@ -14,6 +14,7 @@ from kb_pipeline.assets.sync_asset import run_partitions, sync_asset
 from kb_pipeline.connectors.base import Connector
 from kb_pipeline.connectors.registry import Registry
 from kb_pipeline.errors import Corrupt, UnitFailure
+from kb_pipeline.first_met import FirstMet
 from kb_pipeline.records import Item, Listing, Source
 from kb_pipeline.retries import Recipe
 from kb_pipeline.schemas import RAW_ITEMS
@@ -63,7 +64,7 @@ def sync_listing(run: StageRun, connector: Connector, is_accepted: bool = False)
     """Bring raw_items in line with a fresh listing; one that fails half-way keeps what it brought, retires nothing."""
     source, catalog = run.source, run.store.catalog
     due_at = next_due(source, datetime.now(UTC))
-    seen: set[str] = set()
+    seen = FirstMet()
     healed = run.heal_dataset(run.store.dataset(RAW_ITEMS, source))
     try:
         listing = connector.list_items(source, state_to_list_with(run.store, source, run.recipe, healed))
@@ -82,16 +83,17 @@ def sync_listing(run: StageRun, connector: Connector, is_accepted: bool = False)
         catalog.source_failed(source, listing.gone, due_at)
 
 
-def _retire(run: StageRun, listing: Listing, seen: set[str], verdict: Retirement) -> None:
+def _retire(run: StageRun, listing: Listing, seen: FirstMet, verdict: Retirement) -> None:
     """Archive what left the source, and note what is missed for the first time."""
     source, documents = run.source, run.store.documents
     if listing.is_unchanged:
-        known = len(run.store.ledger.units(run.lane))
+        known = sum(1 for _ in run.store.ledger.units(run.lane))
         run.count(rows_in=known, skipped=known)
     elif not listing.is_complete:
         run.store.ledger.let_be(run.lane, run.recipe, seen)
-    never_had = set(documents.unaccounted(source.kb_id, source.source_id, run.stage)) - seen
-    documents.archive([*verdict.retired, *sorted(never_had)], run.run_id)
+    unaccounted = documents.unaccounted(source.kb_id, source.source_id, run.stage)
+    never_had = sorted(unit for unit in unaccounted if unit not in seen)
+    documents.archive([*verdict.retired, *never_had], run.run_id)
     run.retire(verdict.retired, run.store.dataset(RAW_ITEMS, source).delete)
     documents.set_missing(verdict.returned, None)
     documents.set_missing(verdict.waiting, datetime.now(UTC))
@@ -107,7 +109,7 @@ def _inspect(run: StageRun) -> list[Check]:
     return [*inspect_dataset(RAW_ITEMS)(run), ("no_removal_waits", not missing, found if missing else "")]
 
 
-def _sync_batch(run: StageRun, connector: Connector, batch: list[Item], seen: set[str]) -> list[str]:
+def _sync_batch(run: StageRun, connector: Connector, batch: list[Item], seen: FirstMet) -> list[str]:
     source, store = run.source, run.store
     intake = intake_of(store, source, batch, seen, run.recipe)
     run.count(rows_in=len(batch), skipped=intake.unchanged, elsewhere=intake.elsewhere, repeated=intake.repeated)

@@ -104,9 +104,11 @@ def index_source(run: StageRun, work: SpaceWork, tenant: str) -> None:
     for number, (rows, inputs) in enumerate(batches, 1):
         indexer.index(rows, inputs)
         if number % _COMMITS_BETWEEN_UPKEEP == 0:  # else what looks rows up would go through all new ones
+            give_back()
             index.maintain(vector_index_rows=sys.maxsize, keep_versions=keep)
             give_back()
     run.retire(needs.removed, delete)  # last: a moved document finds its vectors in the rows it leaves behind
+    give_back()
     index.maintain(keep_versions=keep)
 
 

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 import dagster as dg
+import pyarrow as pa
 
 from kb_pipeline.errors import Bug, KbError, UnitFailure
 from kb_pipeline.records import DocumentStatus
@@ -116,7 +117,7 @@ class StageRun:
         known = set(ledger.units(self.lane, with_output=True))
         there = set(documents())
         wanted = ledger.units(upstream, with_output=True) if upstream else ()
-        strays, lost = sorted(there - known - set(wanted)), sorted(known - there)
+        strays, lost = sorted(there.difference(known, wanted)), sorted(known - there)
         delete(strays)
         ledger.remove(self.lane, lost)
         self.count(healed=len(strays) + len(lost))
@@ -144,7 +145,7 @@ class StageRun:
             self.progress.advance(len(batch))
 
     def batches(
-        self, todo: Sequence[str], stored: Dataset, upstream: Lane
+        self, todo: pa.StringArray, stored: Dataset, upstream: Lane
     ) -> Iterator[tuple[list[dict[str, Any]], Mapping[str, str]]]:
         """What the stage before has of some units, in batches that are committed one by one; tells progress after each.
 

@@ -11,6 +11,7 @@ from kb_pipeline.charset import storable
 from kb_pipeline.connectors.document import canonical_path, failure_of, in_home
 from kb_pipeline.connectors.own import OwnFolders
 from kb_pipeline.errors import Blocked, Corrupt, Gone, UsageError
+from kb_pipeline.first_met import FirstMet
 from kb_pipeline.ids import MAX_EXTERNAL_ID_CHARS
 from kb_pipeline.records import Item, Json, Listing, RawItem, Source
 from kb_pipeline.settings import Settings
@@ -102,14 +103,11 @@ def _items(path: str, most_line_bytes: int) -> Iterator[Item]:
 
 
 class _Lines:
-    """Gives each line of one listing an id, none of them twice: the record's own, or one that no record can have.
-
-    What is remembered is a hash of each id with its line.
-    """
+    """Gives each line of one listing an id, none of them twice: the record's own, or one that no record can have."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._line_of: dict[bytes, int] = {}
+        self._line_of = FirstMet()
         self._copies: dict[str, int] = {}
 
     def item(self, line: bytes, number: int, offset: int, is_cut: bool) -> Item:
@@ -118,7 +116,7 @@ class _Lines:
         if problem:
             return self._broken(line, f"{number}", {**locator, "problem": problem})
         record_id = str(record["id"])
-        first = self._line_of.setdefault(hashlib.sha256(record_id.encode()).digest()[:16], number)
+        first = self._line_of.add(record_id, number)
         if first != number:
             problem = f"the id {record_id!r} stands in line {first} already; give each record its own"
             return self._broken(line, f"{number}:{first}", {**locator, "problem": problem})

@@ -1,7 +1,7 @@
 """Which listed items need fetching, and the row a fetched item becomes. Pure; the listing itself is a connector's."""
 
 import json
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -45,7 +45,7 @@ def compare(
     source_id: str,
     known: Mapping[str, Mapping[str, Any]],
     owners: Mapping[str, str],
-    seen: Set[str],
+    seen: Container[str],
     recipe: Recipe,
     now: datetime,
 ) -> Intake:

@@ -1,6 +1,6 @@
 """Which documents leave when a complete listing no longer names them, and which wait for a second word. Pure."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Container, Iterable, Set
 from dataclasses import dataclass
 
 SUSPICIOUS_SHARE = 0.2
@@ -21,7 +21,7 @@ class Retirement:
     returned: list[str]
 
 
-def retirement(known: Sequence[str], seen: Set[str], waiting: Set[str], is_accepted: bool = False) -> Retirement:
+def retirement(known: Iterable[str], seen: Container[str], waiting: Set[str], is_accepted: bool = False) -> Retirement:
     """Compare what is known of a source with what a complete listing names.
 
     What an earlier listing missed as well leaves. What is missed for the first time leaves too, unless the listing is
@@ -32,12 +32,18 @@ def retirement(known: Sequence[str], seen: Set[str], waiting: Set[str], is_accep
         waiting: those of them that an earlier listing missed.
         is_accepted: a person vouches for the listing.
     """
-    missed = [unit for unit in known if unit not in seen]
-    confirmed = [unit for unit in missed if unit in waiting]
-    fresh = [unit for unit in missed if unit not in waiting]
-    left = len(known) - len(confirmed)
+    confirmed: list[str] = []
+    fresh: list[str] = []
+    returned: list[str] = []
+    left = 0  # of those that are known, but for the confirmed
+    for unit in known:
+        is_seen, is_waiting = unit in seen, unit in waiting
+        if is_waiting:
+            (returned if is_seen else confirmed).append(unit)
+        elif not is_seen:
+            fresh.append(unit)
+        left += is_seen or not is_waiting
     is_suspicious = len(fresh) == left or (len(fresh) > 1 and len(fresh) > SUSPICIOUS_SHARE * left)
-    returned = [unit for unit in known if unit in seen and unit in waiting]
     if is_accepted or not is_suspicious:
         return Retirement(retired=[*confirmed, *fresh], waiting=[], returned=returned)
     return Retirement(retired=confirmed, waiting=fresh, returned=returned)

@@ -119,7 +119,7 @@ def _make_run_terms(run: str, language: str) -> tuple[str, ...]:
     return tuple(term for term in terms if term)  # a mark on its own folds to nothing
 
 
-_run_terms = lru_cache(maxsize=50_000)(_make_run_terms)
+_run_terms = lru_cache(maxsize=8_192)(_make_run_terms)
 
 
 def _unspaced_terms(run: str, script: str) -> Iterator[str]:
@@ -156,7 +156,7 @@ def _humps(part: str) -> list[str]:
     return [hump for hump in _HUMP.split(part) if hump]
 
 
-@lru_cache(maxsize=50_000)
+@lru_cache(maxsize=8_192)
 def _word_forms(word: str, language: str) -> tuple[str, ...]:
     """The folded word, and its folded stem where that differs."""
     lower = word.casefold()

@@ -16,7 +16,7 @@ from kb_pipeline.storage.lance_table import TERMS_INDEX
 if TYPE_CHECKING:
     import lance
 
-FRAGMENT_ROWS = 20_000
+FRAGMENT_ROWS = 16_384
 """Fragments of this size are left alone, so that joining costs with the change."""
 _ALIKE = 4
 """Segments of a size that are merged; each costs a search of words about a millisecond, whatever its size."""

@@ -26,10 +26,13 @@ VECTOR_INDEX_ROWS = 20_000
 KEEP_VERSIONS = timedelta(hours=1)
 """Readers that opened an older version go on reading it for this long."""
 _MAX_VERSIONS = 100  # with fewer, a sync removes them half as often
+_SAMPLE_RATE = 64
+"""Vectors a partition is trained from; with 256 training takes twice the memory and finds no more (benchmarks/)."""
 DEAD_SHARE = 0.1
 """Deleted rows in a fragment, or in the full-text index, before it is written anew."""
 
 _SCALAR: dict[str, Literal["BITMAP", "BTREE"]] = {"kb_id": "BITMAP", "document_id": "BTREE", "indexed_hash": "BTREE"}
+_SUFFIX = "_idx"
 _WORDS_AS_GIVEN: dict[str, Any] = {
     "base_tokenizer": "whitespace", "language": "English", "lower_case": False, "stem": False,
     "remove_stop_words": False, "ascii_folding": False, "max_token_length": None, "with_position": False,
@@ -40,8 +43,13 @@ _WORDS_AS_GIVEN: dict[str, Any] = {
 def create_scalar_indexes(table: "lance.LanceDataset") -> None:
     """Full text over the terms, knowledge bases, documents, hashes; works on an empty table."""
     index_terms(table)
-    for column, kind in _SCALAR.items():
-        table.create_scalar_index(column, kind, name=f"{column}_idx")
+    for column in _SCALAR:
+        _index_column(table, column)
+
+
+def _index_column(table: "lance.LanceDataset", column: str) -> None:
+    """Make a column's index, anew if there is one."""
+    table.create_scalar_index(column, _SCALAR[column], name=f"{column}{_SUFFIX}")
 
 
 def maintain(path: Path, vector_index_rows: int, keep_versions: timedelta) -> list[str]:
@@ -51,11 +59,10 @@ def maintain(path: Path, vector_index_rows: int, keep_versions: timedelta) -> li
     if table.count_rows() >= vector_index_rows and not has_vector_index(table):
         train(table)
         done.append("vector index trained")
-    if _extend(path):
-        done.append("indexes extended")
-        if joinable(reopened(path)):
-            join(path, materialize_deletions=False)
-            done.append("fragments joined")
+    if _cover(path):
+        done += ["indexes extended", *_join_neighbours(path)]  # before a merge: what moves is in small segments still
+        if _merge_segments(path):
+            done += ["index segments merged", *_join_neighbours(path)]
     found = manifests(path)
     patience = keep_versions * (1 if len(found) > _MAX_VERSIONS else 2)
     if len(found) > 1 and age_s(found[-1]) > patience.total_seconds():
@@ -63,17 +70,35 @@ def maintain(path: Path, vector_index_rows: int, keep_versions: timedelta) -> li
     return done
 
 
-def _extend(path: Path) -> bool:
-    """Let the indexes cover new rows, newest segments merged where there are several of a size."""
+def _cover(path: Path) -> bool:
+    """Let the indexes cover new rows, by a segment more."""
     table = reopened(path)
-    rows = segment_rows(table)
-    by_merged: dict[int, list[str]] = {}
-    for name, fresh in unindexed(table).items():
-        if fresh:
-            by_merged.setdefault(max(0, due_to_merge([*rows[name], fresh]) - 1), []).append(name)
-    for merged, names in by_merged.items():
-        reopened(path).optimize.optimize_indices(num_indices_to_merge=merged, index_names=names)
-    return bool(by_merged)
+    behind = [name for name, rows in unindexed(table).items() if rows]
+    if behind:
+        table.optimize.optimize_indices(num_indices_to_merge=0, index_names=behind)
+    return bool(behind)
+
+
+def _merge_segments(path: Path) -> bool:
+    """Make one of an index's newest segments where there are several of a size; one index after the other."""
+    segments = segment_rows(reopened(path))
+    due = {name: newest for name, rows in segments.items() if (newest := due_to_merge(rows))}
+    for name, newest in due.items():
+        table = reopened(path)
+        if newest < len(segments[name]) or name == VECTOR_INDEX:
+            table.optimize.optimize_indices(num_indices_to_merge=newest, index_names=[name])
+        elif name == TERMS_INDEX:  # as fast as to merge them, in half the memory
+            index_terms(table)
+        else:
+            _index_column(table, name.removesuffix(_SUFFIX))
+    return bool(due)
+
+
+def _join_neighbours(path: Path) -> list[str]:
+    if not joinable(reopened(path)):
+        return []
+    join(path, materialize_deletions=False)
+    return ["fragments joined"]
 
 
 def remove_old_versions(path: Path, keep_versions: timedelta) -> list[str]:
@@ -99,7 +124,10 @@ def join(path: Path, materialize_deletions: bool) -> None:
 def train(table: "lance.LanceDataset") -> None:
     """Make the vector index, anew if there is one."""
     partitions = max(1, int(table.count_rows() ** 0.5))
-    table.create_index("vector", "IVF_SQ", name=VECTOR_INDEX, metric="cosine", num_partitions=partitions, replace=True)
+    table.create_index(
+        "vector", "IVF_SQ", name=VECTOR_INDEX, metric="cosine", num_partitions=partitions, replace=True,
+        sample_rate=_SAMPLE_RATE,
+    )  # fmt: skip
 
 
 def reopened(path: Path) -> "lance.LanceDataset":

@@ -1,17 +1,19 @@
 """The ledger: per stage and unit, what was done with which inputs; so a stage can ask what is left to do."""
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import sqlalchemy as sa
 
 from kb_pipeline.errors import UnitFailure
 from kb_pipeline.retries import Recipe, next_try
 from kb_pipeline.storage.engine import reading, slices, upsert
+from kb_pipeline.storage.parts import joined_ids
 from kb_pipeline.storage.tables import ledger
 
 _ROWS_AT_ONCE = 5_000
@@ -43,7 +45,7 @@ class Needs:
         unchanged: how many units need nothing.
     """
 
-    todo: list[str]
+    todo: pa.StringArray
     removed: list[str]
     unchanged: int
 
@@ -86,7 +88,7 @@ class Ledger:
         kept = mine.outerjoin(theirs, sa.and_(theirs.c.unit == mine.c.unit, has_input))
         orphans = sa.select(mine.c.unit).select_from(kept).where(_in(lane, mine), theirs.c.unit.is_(None))
         with reading(self._engine) as connection:
-            todo = list(connection.execute(due).scalars())
+            todo = joined_ids(connection.execute(due).scalars().partitions(_ROWS_AT_ONCE))
             removed = list(connection.execute(orphans).scalars())
             inputs = connection.execute(sa.select(sa.func.count()).select_from(theirs).where(has_input)).scalar_one()
         return Needs(todo=todo, removed=removed, unchanged=inputs - len(todo))
@@ -112,13 +114,13 @@ class Ledger:
         with reading(self._engine) as connection:
             return {row["unit"]: dict(row) for row in connection.execute(query).mappings()}
 
-    def units(self, lane: Lane, with_output: bool = False) -> list[str]:
-        """All units of a partition, or those of them that have output."""
+    def units(self, lane: Lane, with_output: bool = False) -> Iterator[str]:
+        """All units of a partition, or those of them that have output; read as they are asked for."""
         query = sa.select(ledger.c.unit).where(_in(lane))
         if with_output:
             query = query.where(ledger.c.output_hash != "")
         with reading(self._engine) as connection:
-            return list(connection.execute(query).scalars())
+            yield from connection.execute(query).scalars()
 
     def record(self, lane: Lane, recipe: Recipe, run_id: str, entries: Iterable[Entry]) -> None:
         """Write outcomes. Called after the data is committed, never before."""
@@ -177,12 +179,13 @@ class Ledger:
             values = {"status": "failed", "error_kind": failure.kind, "error": str(failure), "next_try_at": now}
             connection.execute(ledger.update().where(here).values(**values))
 
-    def let_be(self, lane: Lane, recipe: Recipe, seen: Collection[str]) -> None:
+    def let_be(self, lane: Lane, recipe: Recipe, seen: Container[str]) -> None:
         """Ask no more for units that a windowed listing has left behind: what they have stands, whatever made it."""
         asked = sa.or_(ledger.c.recipe.not_in((recipe.whole, recipe.capped)), ledger.c.next_try_at.is_not(None))
         with reading(self._engine) as connection:
-            units = set(connection.execute(sa.select(ledger.c.unit).where(_in(lane), asked)).scalars())
-        self._update(sorted(units.difference(seen)), _in(lane), recipe=recipe.whole, next_try_at=None)
+            units = connection.execute(sa.select(ledger.c.unit).where(_in(lane), asked)).scalars()
+            left = sorted(unit for unit in units if unit not in seen)
+        self._update(left, _in(lane), recipe=recipe.whole, next_try_at=None)
 
     def make_due(self, units: Sequence[str]) -> None:
         """Let failed units be tried at the next sync, as if for the first time; in whatever stage they failed."""

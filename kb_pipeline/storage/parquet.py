@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from kb_pipeline.schemas import Table
 from kb_pipeline.storage.layout import SPLIT_FOLDER, Layout
-from kb_pipeline.storage.parts import among, content_of, id_array, rows_of, write_part
+from kb_pipeline.storage.parts import Ids, among, content_of, id_array, rows_of, write_part
 
 PART_DOCUMENTS = 1024
 """A part file is filled up to this many documents, so an edit rewrites a bounded amount."""
@@ -73,7 +73,7 @@ class Dataset:
             aside.unlink()
 
     def scan(
-        self, document_ids: Collection[str] | None = None, columns: list[str] | None = None, batch: int = 256
+        self, document_ids: Ids | None = None, columns: list[str] | None = None, batch: int = 256
     ) -> Iterator[pa.Table]:
         """Rows of the given documents (None: all), in tables of at most `batch` documents; one pass over the parts."""
         wanted = None if document_ids is None else id_array(document_ids)

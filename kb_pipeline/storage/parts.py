@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+Ids = Collection[str] | pa.StringArray
 _REMEMBERED = 2_048  # parts; 30 kB each at most
 
 
@@ -32,12 +33,23 @@ def content_of(part: Path) -> Content:
 
     Raises: ArrowInvalid, OSError: it cannot be read, or is no part file.
     """
-    state = part.stat()
-    return _content(part, (state.st_mtime_ns, state.st_ino, state.st_size))
+    stat = part.stat()
+    state, last = (stat.st_mtime_ns, stat.st_ino, stat.st_size), _last_read(part)
+    content = last.get(state)
+    if content is None:
+        content = _read(part)
+        last.clear()
+        last[state] = content
+    return content
 
 
 @lru_cache(_REMEMBERED)
-def _content(part: Path, _state: tuple[int, int, int]) -> Content:
+def _last_read(_part: Path) -> dict[tuple[int, int, int], Content]:
+    """State of a part -> what was in it; none but the last that was read."""
+    return {}
+
+
+def _read(part: Path) -> Content:
     with pq.ParquetFile(part) as file:
         ids = file.read(columns=["document_id"])
         if not ids.num_columns:
@@ -56,9 +68,14 @@ def rows_of(rows: pa.Table, documents: pa.StringArray) -> pa.Table:
     return rows.filter(pc.is_in(rows["document_id"], documents))
 
 
-def id_array(document_ids: Collection[str]) -> pa.StringArray:
+def id_array(document_ids: Ids) -> pa.StringArray:
     """Document ids as Arrow takes them."""
     return pa.array(document_ids, pa.string())
+
+
+def joined_ids(some: Iterable[Sequence[str]]) -> pa.StringArray:
+    """Document ids that come in pieces, in a quarter of the memory that a list of them takes."""
+    return pa.concat_arrays([id_array(()), *map(id_array, some)])
 
 
 def write_part(rows: pa.Table, path: Path) -> None:

@@ -252,7 +252,7 @@ def test_a_space_that_search_left_is_removed_after_its_time(synced):
     assert synced.store.dataset(CHUNKS, source, previous.split_id).count_rows() == 0
     for lane in (Lane("chunks", "k", source.source_id, previous.split_id),
                  Lane("chunk_index", "k", source.source_id, previous.space_id)):  # fmt: skip
-        assert synced.store.ledger.units(lane) == []
+        assert list(synced.store.ledger.units(lane)) == []
     with pytest.raises(UsageError, match="no previous space"):
         roll_back(synced.store, "k")
 

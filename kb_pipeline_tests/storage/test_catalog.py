@@ -39,7 +39,7 @@ def lane(stage, space=""):
 
 def needs(ledger, recipe="r"):
     found = ledger.needing(lane("documents"), lane("raw_items"), Recipe.of(recipe))
-    return sorted(found.todo), sorted(found.removed), found.unchanged
+    return sorted(found.todo.to_pylist()), sorted(found.removed), found.unchanged
 
 
 def record(ledger, stage, *entries, recipe="r"):
@@ -242,7 +242,7 @@ def test_more_units_leave_at_once_than_a_statement_takes_parameters(catalog, led
     assert {row["recipe"] for row in ledger.known(stage, units[-5:]).values()} == {""}
     with ledger.removing(stage, units[1:]):
         pass
-    assert ledger.units(stage) == units[:1]
+    assert list(ledger.units(stage)) == units[:1]
 
 
 def test_who_writes_the_same_units_at_once_waits_and_never_for_each_other(ledger):
