@@ -140,10 +140,14 @@ def _source(store: Store, source: SourceRow, tenant: str) -> Iterator[Finding]:
     statuses = Counter(row["status"] for row in store.documents.rows(source.kb_id, source_id=source.source_id))
     found = ", ".join(f"{count} {status}" for status, count in sorted(statuses.items())) or "never synced"
     advice = ""
+    if waiting := len(store.documents.missing(source.kb_id, source.source_id)):
+        found = f"{found}; {waiting} of them are missing from its last listing, and leave when another one agrees"
     if source.status == "failed":
         found, advice = f"{found}; its last listing failed: {source.error}", f"Mend it, then {again}."
     elif statuses.keys() - {"ready", "archived", "failed"}:
         advice = f"{again} goes on with them."
+    elif waiting:
+        advice = f"If they are gone for good, {again[:-1]} --accept-removals` removes them now."
     elif "failed" in statuses:
         advice = f"`kb docs {source.kb_id} --status failed` says why."
     yield Finding(subject=name, state="warning" if advice else "ok", found=found, advice=advice)

@@ -1,5 +1,6 @@
 """What a knowledge base may set for itself, instead of the home's settings; checked."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,6 +38,8 @@ def checked(settings: Settings, own: Mapping[str, Any]) -> dict[str, Any]:
     from kb_pipeline.storage.layout import Layout
 
     wanted = {name.lower(): value for name, value in own.items()}
+    if len(wanted) < len(own):
+        raise UsageError(f"{Counter(map(str.upper, own)).most_common(1)[0][0]} is given twice.")
     if strange := sorted(wanted.keys() - set(OWN_SETTINGS)):
         raise UsageError(f"{strange[0]!r} is no setting of a knowledge base: {', '.join(OWN_SETTINGS).upper()} are.")
     try:

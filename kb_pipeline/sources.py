@@ -74,24 +74,17 @@ def add_source(
         is_whole: what is not given is not to be: nothing of a known source stays.
     Raises: UsageError: unknown source type or input, or a bad schedule; NotVisible: no such knowledge base.
     """
-    every_s, cron = parse_schedule(every)
+    schedule = None if every is None else parse_schedule(every)
     check_options(options or {})
     connector = registry.pick(source_input, source_type)
     kb_id, canonical = catalog.knowledge_base(kb).kb_id, connector.canonical(source_input)
-    same = (
-        source for source in catalog.sources(kb_id) if (source.connector, source.input) == (connector.name, canonical)
-    )
-    known = None if is_whole else next(same, None)
-    if known and every is None:
-        every_s, cron = known.every_s, known.cron
-    wanted = {**(known.options if known else {}), **(options or {})}
     return catalog.add_source(
         kb_id,
         connector.name,
         canonical,
         name=name,
-        options={option: globs for option, globs in wanted.items() if globs},
-        every_s=every_s,
-        cron=cron,
+        options=options,
+        schedule=schedule,
+        keeps_the_rest=not is_whole,
         ids_are_global=connector.has_global_ids,
     )

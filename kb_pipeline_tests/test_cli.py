@@ -343,7 +343,11 @@ def test_a_file_sets_what_a_base_is_made_by_and_names_what_it_does_not_mention(k
     out = kb("apply", "own.yaml")[1]
     assert "? source" in out
     assert "kb remove whole" in out
-    for wrong, said in (("SIZE: 1", "no setting of a knowledge base"), ("CHUNK_SIZE: 1", "CHUNK_SIZE is wrong")):
+    for wrong, said in (
+        ("SIZE: 1", "no setting of a knowledge base"),
+        ("CHUNK_SIZE: 1", "CHUNK_SIZE is wrong"),
+        ("CHUNK_SIZE: 300, chunk_size: 400", "CHUNK_SIZE is given twice"),
+    ):
         (kb.folder / "own.yaml").write_text(whole.replace("CHUNK_SIZE: 300", wrong))
         code, _, err = kb("apply", "own.yaml")
         assert (code, said in err, len(err.splitlines())) == (2, True, 1), err
@@ -405,3 +409,21 @@ assert not heavy, heavy
         "init create add apply sync sources docs search eval doctor sql export demo spaces promote rollback set".split()
     ):
         assert command in done.stdout
+
+
+@pytest.mark.parametrize("words", [("search", "tide"), ("docs", "k"), ("sources",), ("sql", "SELECT 1"),
+                                   ("export", "k", "out"),
+                                   ("eval", "k", "--queries", "none.jsonl", "--qrels", "none.tsv")])  # fmt: skip
+def test_reading_where_no_home_is_makes_none_and_says_so(kb, words):
+    (kb.folder / "none.jsonl").write_text('{"id": "q1", "text": "tide"}\n')
+    (kb.folder / "none.tsv").write_text("query-id\tcorpus-id\tscore\nq1\t1\t1\n")
+    code, out, err = kb(*words, KB_HOME=str(kb.folder / "typo"))
+    assert (code, out) == (2, "")
+    assert "typo is no home of knowledge bases" in " ".join(err.split())
+    assert not (kb.folder / "typo").exists()
+
+
+def test_a_base_without_sources_is_listed_too(kb):
+    kb("create", "bare")
+    assert "bare has no sources yet" in kb("sources")[1]
+    assert "bare has no sources yet" in kb("sources", "bare")[1]

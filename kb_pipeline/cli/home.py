@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kb_pipeline.connectors.registry import Registry
     from kb_pipeline.settings import Settings
-    from kb_pipeline.storage.catalog import Catalog
     from kb_pipeline.storage.store import Store
 
 
@@ -39,11 +38,15 @@ def open_store() -> "Store":
     return store
 
 
-def open_catalog() -> "Catalog":
-    """Only the catalog: for commands that read no data."""
-    from kb_pipeline.storage.catalog import Catalog
+def open_known_store() -> "Store":
+    """The store of a home that is there, for commands that only read.
 
-    return Catalog.open(read_settings())
+    Raises: UsageError: there is none; making it would hide that KB_HOME is another's.
+    """
+    from kb_pipeline.storage.layout import require_home
+
+    require_home(read_settings())
+    return open_store()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import click
 
-from kb_pipeline.cli.home import open_catalog, open_registry, open_store
+from kb_pipeline.cli.home import open_known_store, open_registry, open_store
 from kb_pipeline.cli.output import print_folded, print_json, print_table, printable, reason_line, width
 from kb_pipeline.records import DocumentStatus
 from kb_pipeline.retries import next_step
@@ -129,7 +129,7 @@ def apply_command(file: Path, dry_run: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def sources_command(kb: str | None, as_json: bool) -> None:
     """List the sources of KB (of all when none is named), with schedule and last outcome."""
-    catalog = open_catalog()
+    catalog = open_known_store().catalog
     names = {base.kb_id: base.name for base in catalog.knowledge_bases()}
     kb_id = catalog.knowledge_base(kb).kb_id if kb else None
     rows = [
@@ -153,6 +153,8 @@ def sources_command(kb: str | None, as_json: bool) -> None:
         print_json({"sources": rows})
     else:
         _print_sources(rows, is_one_base=bool(kb))
+        for bare in sorted(({kb_id} if kb_id else names.keys()) - {row["kb_id"] for row in rows}):
+            click.echo(f"{bare} has no sources yet; `kb add {bare} INPUT` adds one.")
 
 
 def _print_sources(rows: list[dict[str, Any]], is_one_base: bool) -> None:
@@ -169,7 +171,7 @@ def _print_sources(rows: list[dict[str, Any]], is_one_base: bool) -> None:
     is_wide = width() >= _WIDE
     if is_wide:
         columns["what"] = "what"
-    print_table(rows, columns, empty="No sources yet; `kb add KB INPUT` adds one.")
+    print_table(rows, columns, empty="No sources.")
     for row in rows:
         failure = f"failed ({row['error_kind']}): {row['error']}" if row["error"] else ""
         if not is_wide:
@@ -190,7 +192,7 @@ def _interval(seconds: int) -> str:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def docs_command(kb: str, status: str | None, as_json: bool) -> None:
     """List the documents of KB with status, reason and next step."""
-    store = open_store()
+    store = open_known_store()
     kb_id = store.catalog.knowledge_base(kb).kb_id
     for source in store.catalog.sources(kb_id):
         store.release_orphans(source)

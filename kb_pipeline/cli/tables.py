@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kb_pipeline.cli.home import open_store
+from kb_pipeline.cli.home import open_known_store
 from kb_pipeline.cli.output import print_json, print_records, print_table, printable
 from kb_pipeline.errors import UsageError
 
@@ -27,7 +27,7 @@ def sql_command(statement: str | None, as_json: bool, limit: int) -> None:
     """Run SQL (DuckDB) over every dataset; without STATEMENT, read statements from a prompt or stdin."""
     from kb_pipeline.storage.analytics import Analytics
 
-    store = open_store()
+    store = open_known_store()
     for source in store.catalog.sources():
         store.release_orphans(source)
     analytics = Analytics(store)
@@ -78,7 +78,7 @@ def export_command(kb: str, folder: Path) -> None:
     """Write KB's documents, chunks and raw items as Parquet files, and what made them as JSON, into DIR."""
     from kb_pipeline.storage.analytics import Analytics
 
-    store = open_store()
+    store = open_known_store()
     base = store.catalog.knowledge_base(kb)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is no folder; give a new one.")

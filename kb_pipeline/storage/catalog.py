@@ -154,21 +154,28 @@ class Catalog:
         *,
         name: str | None = None,
         options: Mapping[str, Any] | None = None,
-        every_s: int | None = None,
-        cron: str | None = None,
+        schedule: tuple[int | None, str | None] | None = None,
+        keeps_the_rest: bool = False,
         ids_are_global: bool = False,
     ) -> SourceRow:
-        """Add a source; adding the same input again updates its schedule and options and keeps its identity.
+        """Add a source; adding the same input again sets its schedule and options and keeps its identity.
 
         Args:
+            options: an empty one is none.
+            schedule: (seconds, cron), one of them or neither.
+            keeps_the_rest: of a known source, options that are not named and a schedule of None stay as they are.
             ids_are_global: the connector's external ids mean the same document in every source.
         """
         with deciding(self.engine) as connection:
             here = kb_sources.c.kb_id == kb_id
             standing = kb_sources.c.removed_at.is_(None)
             same = sa.and_(here, standing, kb_sources.c.connector == connector, kb_sources.c.input == source_input)
-            known = connection.execute(sa.select(kb_sources.c.source_id).where(same)).scalar()
-            changed = {"options": dict(options or {}), "every_s": every_s, "cron": cron, "due_at": _now()}
+            found = connection.execute(sa.select(kb_sources).where(same)).mappings().first()
+            known, stays = found and found["source_id"], found if keeps_the_rest and found else {}
+            wanted = {**stays.get("options", {}), **(options or {})}
+            every_s, cron = schedule or (stays.get("every_s"), stays.get("cron"))
+            changed: dict[str, Any] = {"every_s": every_s, "cron": cron, "due_at": _now()}
+            changed["options"] = {option: value for option, value in wanted.items() if value}
             if known:
                 if name:
                     changed["name"] = name

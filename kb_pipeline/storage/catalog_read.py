@@ -65,10 +65,11 @@ class SqliteReads:
 def open_reads(settings: "Settings") -> "SqliteReads | Catalog":
     """The catalog for searching.
 
-    Raises: SystemicError: the database cannot be opened, or was written by a newer version.
+    Raises: UsageError: there is no home. SystemicError: the database cannot be opened, or a newer version wrote it.
     """
-    from kb_pipeline.storage.layout import Layout
+    from kb_pipeline.storage.layout import Layout, require_home
 
+    require_home(settings)
     file = Layout.of(settings).catalog
     if settings.kb_database_url is None and _revision(file) == HEAD:
         return SqliteReads(file)

@@ -3,9 +3,19 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from kb_pipeline.errors import UsageError
 from kb_pipeline.settings import Settings
 
 SPLIT_FOLDER = "split_id="
+
+
+def require_home(settings: Settings) -> None:
+    """Raises: UsageError: there is no home where the settings say; reading makes none."""
+    catalog = Layout.of(settings).catalog
+    if settings.kb_database_url is None and not catalog.exists():
+        raise UsageError(
+            f"{catalog.parent} is no home of knowledge bases: set KB_HOME to yours, or make one with `kb init`."
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,10 @@
 import pytest
 
 from kb_pipeline.automation.run import open_syncer
+from kb_pipeline.doctor import examine
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.store import Store
+from kb_pipeline.testing.embedder import HashingEmbedder
 from kb_pipeline.testing.loopback import Loopback
 from kb_pipeline_tests.assets.conftest import Home, SilentProgress
 
@@ -32,6 +34,9 @@ def test_a_folder_that_loses_half_of_its_files_keeps_them_until_a_second_listing
     assert (report.status, report.removed, report.waiting) == ("ok", 0, 5)
     assert len(live(home)) == len(home.indexed()) == 10
     assert sum(row["missing_since"] is not None for row in home.documents().values()) == 5
+    (finding,) = (each for each in examine(home.store, lambda _: HashingEmbedder("t", 8), lambda: None) if each.advice)
+    assert "5 of them are missing from its last listing" in finding.found
+    assert "--accept-removals" in finding.advice
     before = home.files()
     report = home.sync(ten)
     assert report.waiting == 0

@@ -30,7 +30,7 @@ def instance():
 
 
 def add(store, name, every_s=60, overdue_s=0):
-    source = store.catalog.add_source("k", "rss", f"https://{name}.example/feed", name=name, every_s=every_s)
+    source = store.catalog.add_source("k", "rss", f"https://{name}.example/feed", name=name, schedule=(every_s, None))
     if overdue_s:
         store.catalog.source_was_listed(source, {}, datetime.now(UTC) - timedelta(seconds=overdue_s))
     return store.catalog.source("k", source.source_id)

@@ -3,6 +3,7 @@
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -105,8 +106,8 @@ def test_a_caller_sees_their_own_their_accounts_and_public_bases(catalog):
 
 def test_adding_the_same_input_again_keeps_the_source(catalog):
     kb = catalog.create_knowledge_base("k").kb_id
-    first = catalog.add_source(kb, "rss", "https://a.example/feed", every_s=60)
-    again = catalog.add_source(kb, "rss", "https://a.example/feed", every_s=3600)
+    first = catalog.add_source(kb, "rss", "https://a.example/feed", schedule=(60, None))
+    again = catalog.add_source(kb, "rss", "https://a.example/feed", schedule=(3600, None))
     assert again.source_id == first.source_id
     assert (again.every_s, len(catalog.sources(kb))) == (3600, 1)
 
@@ -126,9 +127,9 @@ def test_unknown_names_are_not_visible(catalog):
 def test_times_come_back_in_utc_and_due_sources_by_age(catalog):
     kb = catalog.create_knowledge_base("k").kb_id
     now = datetime.now(UTC)
-    late = catalog.add_source(kb, "rss", "https://a.example/1", every_s=60)
+    late = catalog.add_source(kb, "rss", "https://a.example/1", schedule=(60, None))
     catalog.add_source(kb, "rss", "https://a.example/2")
-    later = catalog.add_source(kb, "rss", "https://a.example/3", cron="0 6 * * *")
+    later = catalog.add_source(kb, "rss", "https://a.example/3", schedule=(None, "0 6 * * *"))
     catalog.source_was_listed(late, {}, now - timedelta(hours=2))
     catalog.source_was_listed(later, {}, now - timedelta(hours=1))
     assert [source.source_id for source in catalog.due_sources(now)] == [late.source_id, later.source_id]
@@ -214,7 +215,9 @@ def test_texts_that_no_database_can_hold_are_cleaned_wherever_they_come_in(catal
 def test_names_of_any_length_and_script_fit(catalog):
     name, owner = "Ñandú 鳥 " * 2_000, "o" * 5_000
     base = catalog.create_knowledge_base(name, "user", owner=owner, client_id=owner, agency_id=owner)
-    source = catalog.add_source(base.kb_id, "document", "/" + "d" * 5_000, name=name, every_s=10 * 366 * 86_400)
+    source = catalog.add_source(
+        base.kb_id, "document", "/" + "d" * 5_000, name=name, schedule=(10 * 366 * 86_400, None)
+    )
     assert catalog.knowledge_base(name) == base
     assert catalog.source(base.kb_id, name) == source
 
@@ -323,3 +326,17 @@ def test_processes_that_find_an_empty_database_migrate_it_once(settings, postgre
     for one in opened:
         one.engine.dispose()
     postgres.drop(url)
+
+
+def test_two_who_change_one_source_at_once_lose_nothing(catalog):
+    kb = catalog.create_knowledge_base("k").kb_id
+    catalog.add_source(kb, "rss", "https://a.example/feed")
+    given = [
+        {"schedule": (60, None)}, {"options": {"include": ["a*"]}}, {"options": {"exclude": ["b*"]}}, {"name": "A"},
+    ]  # fmt: skip
+    add = partial(catalog.add_source, kb, "rss", "https://a.example/feed", keeps_the_rest=True)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda more: add(**more), given))
+    (source,) = catalog.sources(kb)
+    assert (source.every_s, source.options, source.name) == (60, {"include": ["a*"], "exclude": ["b*"]}, "A")
+    assert add(options={"include": []}).options == {"exclude": ["b*"]}
