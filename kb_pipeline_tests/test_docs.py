@@ -1,5 +1,6 @@
 """What the documents say is run: commands of the README and the guides, links, and what is made from the code."""
 
+import dataclasses
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kb_pipeline import schemas, settings
+from kb_pipeline.query.result import Hit
 from kb_pipeline.storage import tables
 
 ROOT = Path(__file__).parents[1]
@@ -85,3 +87,10 @@ def test_the_house_in_the_architecture_page_is_the_house_on_disk():
 def test_no_page_names_a_path_of_this_machine():
     for page in PAGES:
         assert f"{ROOT}/" not in page.read_text(encoding="utf-8"), page.name
+
+
+def test_the_guides_name_every_field_of_a_hit_and_every_table():
+    fields = set(re.findall(r"\w+", (ROOT / "docs/query.md").read_text().partition("| `hits[]`")[2].partition("\n")[0]))
+    assert {field.name for field in dataclasses.fields(Hit)} <= fields
+    views = set(re.findall(r"`(\w+)`", (ROOT / "docs/analyse.md").read_text().partition("Columns")[0]))
+    assert {table.name for table in schemas.PARQUET_TABLES} | set(tables.metadata.tables) <= views

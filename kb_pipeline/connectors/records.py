@@ -18,6 +18,7 @@ from kb_pipeline.settings import Settings
 
 _NO_RECORD = "@line:"
 """How the ids of lines in error begin."""
+_SHOWN_BYTES = 60  # of such a line, as its title
 
 
 class RecordsConnector:
@@ -138,7 +139,8 @@ class _Lines:
         digest = _version(line)
         copies = self._copies[digest] = self._copies.get(digest, 0) + 1
         external_id = f"{_NO_RECORD}{digest[:24]}" + (f":{copies}" if copies > 1 else "")
-        return Item(external_id=external_id, version=f"{digest}:{places}", locator=locator)
+        title = line[:_SHOWN_BYTES].decode("utf-8", "replace").strip() + ("…" if len(line) > _SHOWN_BYTES else "")
+        return Item(external_id=external_id, version=f"{digest}:{places}", title=title, locator=locator)
 
 
 def _parsed(line: bytes) -> tuple[dict[str, Any], str]:

@@ -122,7 +122,7 @@ def test_no_record_can_have_the_id_of_a_line_in_error(connector, tmp_path):
     )
     items = listed(connector, path)
     assert len({item.external_id for item in items}) == 3
-    assert items[0].external_id == broken.external_id
+    assert (items[0].external_id, items[0].title) == (broken.external_id, "{broken")
     assert json.loads(connector.fetch(items[2]).content)["text"] == "y"
     for item in items[:2]:
         with pytest.raises(Corrupt):
