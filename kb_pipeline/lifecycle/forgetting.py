@@ -27,6 +27,7 @@ class Receipt:
         content_hash: hash of what retrieval could see of it.
         rows: rows removed, by Parquet dataset and by search table.
         files: files of bytes removed: this document's, and older ones that no document had any more.
+        model_calls: records of calls removed, with the results that were kept of them.
         events: searches whose words and passages were blanked.
         shared_with: other documents that consist of the same bytes, which therefore stay.
     """
@@ -42,6 +43,7 @@ class Receipt:
     content_hash: str | None
     rows: dict[str, int]
     files: int
+    model_calls: int
     events: int
     shared_with: list[str]
 
@@ -66,7 +68,7 @@ def forget(store: Store, kb_id: str, name: str, by: str) -> Receipt:
         at = store.forgotten.begin(base.kb_id, document_id, by)
         store.documents.archive([document_id], run_id="")
         mine = [source for source in sources if (source.kb_id, source.source_id) == (base.kb_id, row["source_id"])]
-        forget_inputs(store.catalog.engine, _indexed_hashes(store, mine, document_id), document_id)
+        calls = forget_inputs(store.catalog.engine, _indexed_hashes(store, mine, document_id), document_id)
         digests, texts, rows = _remove_rows(store, mine, document_id)
         for index in store.indexes(base.tenant):
             rows[index.path.name] = index.purge(base.kb_id, [document_id])
@@ -81,7 +83,7 @@ def forget(store: Store, kb_id: str, name: str, by: str) -> Receipt:
     return Receipt(
         kb_id=base.kb_id, document_id=document_id, external_id=row["external_id"], title=row["title"], by=by, at=at,
         completed_at=datetime.now(UTC), raw_sha256=digests, content_hash=row["content_hash"], rows=rows, files=files,
-        events=events, shared_with=shared,
+        model_calls=calls, events=events, shared_with=shared,
     )  # fmt: skip
 
 

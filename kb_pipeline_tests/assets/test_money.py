@@ -7,6 +7,8 @@ import sqlalchemy as sa
 
 from kb_pipeline.automation.run import open_syncer
 from kb_pipeline.errors import Transient
+from kb_pipeline.lifecycle.forgetting import forget
+from kb_pipeline.lifecycle.scan import places_of
 from kb_pipeline.metering import call_kind
 from kb_pipeline.settings import Settings
 from kb_pipeline.storage.model_calls import Call, ModelCalls
@@ -148,3 +150,14 @@ def test_two_at_once_cannot_spend_the_same_money(paid):
         thread.join()
     assert sum(covered) in (49, 50)  # sums of floats
     assert paid.store.spent_usd("k") <= 0.5 + 1e-9
+
+
+def test_what_was_paid_for_a_forgotten_document_is_forgotten_with_it(paid, folder):
+    write(folder, 3)
+    paid.sync(paid.add(folder))
+    kept = {row["input_sha256"] for row in calls(paid) if row["result"]}
+    assert len(kept) == 3
+    receipt = forget(paid.store, "k", "f01.md", by="ada")
+    assert receipt.model_calls == 1
+    assert len({row["input_sha256"] for row in calls(paid)} & kept) == 2
+    assert list(places_of(paid.store, "buoy1")) == []
