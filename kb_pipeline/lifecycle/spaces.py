@@ -23,8 +23,8 @@ class Swap:
 def promote(store: Store, kb_id: str, force: bool = False) -> Swap:
     """Let search read the candidate from now on; the space before is kept for `roll_back`.
 
-    Raises: UsageError: there is no candidate; a sync is at work; documents are not in it yet, or failed there, and
-        `force` is not given.
+    Raises: UsageError: there is no candidate; a sync is at work; the settings ask for another space by now, or
+        documents are not in it yet, or failed there, and `force` is not given.
     """
     sources = store.catalog.sources(kb_id)
     with store.holding(sources):
@@ -125,6 +125,13 @@ def _swap(spaces: list[KbSpace]) -> Swap:
 
 
 def _check_whole(store: Store, candidate: KbSpace) -> None:
+    settings = store.settings_of(store.catalog.knowledge_base(candidate.kb_id))
+    asked = (settings.embedding_model, settings.chunk_unit, *settings.split_sizes)
+    if asked != (candidate.embedding_model, candidate.chunk_unit, candidate.chunk_size, candidate.chunk_overlap):
+        raise UsageError(
+            f"The settings of {candidate.kb_id} ask for another space than the candidate by now: `kb sync "
+            f"{candidate.kb_id}` builds it; --force promotes the candidate all the same."
+        )
     progress = store.spaces.built(candidate)
     if progress.waiting:
         raise UsageError(

@@ -168,6 +168,16 @@ def test_a_candidate_that_is_not_whole_is_not_promoted_by_accident(synced, tmp_p
     assert synced.documents()["tide.md"]["status"] == "ready"
 
 
+def test_a_candidate_that_the_settings_ask_for_no_more_is_not_promoted_by_accident(synced):
+    make(synced, embedding_model="fake:other:16")
+    for settings in ({"embedding_model": "fake:third:16"}, {"embedding_model": "fake:other:16", "chunk_size": 300}, {}):
+        synced.store.catalog.set_settings("k", settings)
+        with pytest.raises(UsageError, match="ask for another space"):
+            promote(synced.store, "k")
+    promote(synced.store, "k", force=True)
+    assert roles(synced) == ["serving", "previous"]
+
+
 def test_the_ui_shows_how_far_each_space_is(synced):
     def shown():
         event = synced.syncer._instance.get_latest_materialization_event(dg.AssetKey("chunk_index"))
