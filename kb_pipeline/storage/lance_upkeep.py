@@ -27,7 +27,8 @@ KEEP_VERSIONS = timedelta(hours=1)
 """Readers that opened an older version go on reading it for this long."""
 _MAX_VERSIONS = 100  # with fewer, a sync removes them half as often
 _SAMPLE_RATE = 64
-"""Vectors a partition is trained from; with 256 training takes twice the memory and finds no more (benchmarks/)."""
+"""Vectors that each partition is trained from. Of 24,000 sentences' real vectors the 50 nearest are found as often as
+with the engine's 256 (recall .960 and .957), in half of the time and memory."""
 DEAD_SHARE = 0.1
 """Deleted rows in a fragment, or in the full-text index, before it is written anew."""
 
