@@ -29,7 +29,7 @@ def start(folder, *words):
     return subprocess.Popen(
         ["env", "--default-signal=INT,TERM", sys.executable, "-m", "kb_pipeline.cli", *words],
         cwd=folder, env=env | {"KB_HOME": str(folder / "home")}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True,
+        text=True, start_new_session=True,
     )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def test_an_interrupted_sync_says_so_and_the_next_one_goes_on(tmp_path):
         assert finish(start(tmp_path, *words))[0] == 0
     sync = start(tmp_path, "sync", "k")
     wait_for_documents(tmp_path, sync)
-    sync.send_signal(signal.SIGINT)
+    os.killpg(sync.pid, signal.SIGINT)  # as a terminal does it
     code, out, err = finish(sync)
     assert (code, out, err.strip()) == (130, "", SENTENCE)
     code, out, err = finish(start(tmp_path, "sync", "k", "--json"))

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import dagster as dg
 import sqlalchemy as sa
+from dagster._core.instance.ref import InstanceRef  # public, and exported nowhere
+from dagster._serdes import ConfigurableClassData
 from dagster_shared.check import CheckError
 from yaml import YAMLError
 
@@ -87,13 +89,24 @@ def check_instance(settings: Settings) -> None:
 
 def _configured(folder: Path) -> dg.DagsterInstance:
     try:
-        return dg.DagsterInstance.from_config(str(folder))
+        return dg.DagsterInstance.from_ref(_writing_to_the_terminal(InstanceRef.from_dir(str(folder))))
     except (dg.DagsterError, CheckError, YAMLError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise SystemicError(
             f"Dagster's configuration {folder / 'dagster.yaml'} cannot be used: {reason}. "
             "Mend it, or move it away: the next command writes the default one."
         ) from error
+
+
+def _writing_to_the_terminal(ref: InstanceRef) -> InstanceRef:
+    """What a command prints goes to whoever called it, not by way of a file and two processes that show it in turn.
+
+    They would answer Ctrl-C with a traceback each. Runs of the daemon and the UI are no commands, and keep their files.
+    """
+    if ref.compute_logs_data.class_name != "LocalComputeLogManager":  # somebody chose another
+        return ref
+    nowhere = ConfigurableClassData("dagster._core.storage.noop_compute_log_manager", "NoOpComputeLogManager", "{}")
+    return ref._replace(compute_logs_data=nowhere)
 
 
 @contextmanager
