@@ -1,7 +1,9 @@
 """DuckDB over what is stored: a view per dataset and catalog table. In memory; writes nothing but exports."""
 
+import itertools
 import json
 import re
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,7 +52,7 @@ class Analytics:
         return connection
 
     def query(self, statement: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """(column names, rows) of one statement.
+        """(column names, rows) of one statement; of equal names the later ones are numbered, as DuckDB does in tables.
 
         Raises: UsageError: the statement is wrong; the message is DuckDB's own.
         """
@@ -61,7 +63,7 @@ class Analytics:
             if result is None:
                 raise UsageError("There is no statement to run: only blanks, comments or semicolons.")
             description = result.description or []
-            return [str(column[0]) for column in description], result.fetchall() if description else []
+            return _unlike([str(column[0]) for column in description]), result.fetchall() if description else []
         except (duckdb.Error, OverflowError) as error:  # OverflowError: a value that Python has no type for
             raise UsageError(f"SQL failed: {error}") from None
 
@@ -82,6 +84,15 @@ class Analytics:
         }  # fmt: skip
         (folder / "kb.json").write_text(json.dumps(described, ensure_ascii=False, indent=2), encoding="utf-8")
         return written
+
+
+def _unlike(names: Sequence[str]) -> list[str]:
+    """The names, none of them twice."""
+    taken: dict[str, None] = {}
+    for name in names:
+        numbered = (f"{name}_{number}" for number in itertools.count(1))
+        taken[next(each for each in itertools.chain([name], numbered) if each not in taken)] = None
+    return list(taken)
 
 
 def _arrow(catalog: sa.Connection, table: sa.Table) -> pa.Table:

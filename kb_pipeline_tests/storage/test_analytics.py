@@ -47,3 +47,10 @@ def test_a_folder_that_the_libraries_cannot_address_is_refused(tmp_path, name, f
 def test_a_home_of_an_unknown_user_is_refused():
     with pytest.raises(ValidationError, match="not known here"):
         Settings(kb_home="~nobody-of-this-name/home")
+
+
+def test_columns_of_equal_names_are_told_apart(tmp_path):
+    store = filled(tmp_path / "home")
+    columns, rows = Analytics(store).query("SELECT 1 AS a, 2 AS a, 3 AS a_1, 4 AS a")
+    assert (columns, rows) == (["a", "a_1", "a_1_1", "a_2"], [(1, 2, 3, 4)])
+    store.catalog.engine.dispose()
