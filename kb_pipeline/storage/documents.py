@@ -174,15 +174,15 @@ def _settle(connection: sa.Connection, last_stage: str, kb_id: str, source_id: s
     of_chunk = sa.and_(chunk.c.unit == ledger.c.unit, chunk.c.stage == "chunks", chunk.c.space.in_(_served(kb_id)))
     of_document = sa.and_(document.c.unit == ledger.c.unit, document.c.stage == "documents")
     joined = ledger.join(chunk, of_chunk).join(document, of_document)
-    done = sa.select(ledger.c.unit).select_from(joined).where(
-        mine, ledger.c.stage == last_stage, ledger.c.status == "done",
+    done = sa.select(ledger.c.unit).select_from(joined).where(  # looked up by key: few documents are unfinished
+        ledger.c.unit == table.document_id, mine, ledger.c.stage == last_stage, ledger.c.status == "done",
         ledger.c.input_hash == chunk.c.output_hash, chunk.c.input_hash == document.c.output_hash,
     )  # fmt: skip
     change = kb_documents.update().where(unfinished).values(updated_at=datetime.now(UTC))
     for unit, kind, error in connection.execute(failures).all():
         outcome = {"status": "pending" if kind == "budget" else "failed", "error_kind": kind, "error": error}
         connection.execute(change.where(table.document_id == unit).values(**outcome))
-    ready = change.where(table.document_id.in_(done), table.document_id.not_in(failed))
+    ready = change.where(done.exists(), table.document_id.not_in(failed))
     connection.execute(ready.values(status="ready", error_kind=None, error=None))
 
 
