@@ -18,7 +18,7 @@ demo: setup ## Build a knowledge base and answer four questions from it; SOURCE=
 test: setup ## Run the tests
 	@$(BIN)/python -m pytest -n auto
 
-soak: setup ## Run also the tests that take long: kill -9 at every commit point
+soak: setup ## Run also the tests that take over an hour: 2,000 random histories, kill -9 at every commit point
 	@$(BIN)/python -m pytest -n auto -m ""
 
 check: setup ## Format, lint, types, import rules, Dagster definitions
