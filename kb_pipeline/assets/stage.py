@@ -20,6 +20,12 @@ from kb_pipeline.urls import masked
 
 T = TypeVar("T")
 
+_READING = ("raw_items", "documents")
+_UNREAD: dict[str, Any] = {
+    "author": None, "published_at": None, "is_partial": False, "warnings": [], "content_hash": None,
+}  # fmt: skip
+"""What the catalog says of a document that nothing was read of; its title stays, to find it by."""
+
 
 class Progress(Protocol):
     """Where a stage says how far it is."""
@@ -213,8 +219,9 @@ class StageRun:
             for entry in entries
             if entry.failure
         )
+        left = {"chunks": 0} | (_UNREAD if self.stage in _READING else {})
         self.store.documents.update(
-            {"document_id": entry.unit, "chunks": 0}
+            {"document_id": entry.unit, **left}
             for entry in entries
             if entry.failure and entry.failure.kind in REMOVES_OUTPUT
         )

@@ -150,13 +150,8 @@ class Documents:
 
 def settle_anew(connection: sa.Connection, kb_id: str, last_stage: str) -> None:
     """Give all documents of a knowledge base the outcome and the passages they have in the space that serves by now."""
-    table = kb_documents.c
-    here = sa.and_(table.kb_id == kb_id, table.status != "archived")
-    passages = sa.select(ledger.c.rows).where(
-        ledger.c.unit == table.document_id, ledger.c.stage == last_stage, ledger.c.space.in_(_served(kb_id))
-    )
-    counted = sa.func.coalesce(passages.scalar_subquery(), 0)
-    connection.execute(kb_documents.update().where(here).values(status="pending", chunks=counted))
+    here = sa.and_(kb_documents.c.kb_id == kb_id, kb_documents.c.status != "archived")
+    connection.execute(kb_documents.update().where(here).values(status="pending", chunks=_passages(last_stage, kb_id)))
     _settle(connection, last_stage, kb_id)
 
 
@@ -183,7 +178,15 @@ def _settle(connection: sa.Connection, last_stage: str, kb_id: str, source_id: s
         outcome = {"status": "pending" if kind == "budget" else "failed", "error_kind": kind, "error": error}
         connection.execute(change.where(table.document_id == unit).values(**outcome))
     ready = change.where(done.exists(), table.document_id.not_in(failed))
-    connection.execute(ready.values(status="ready", error_kind=None, error=None))
+    chunks = _passages(last_stage, kb_id)  # whoever archived it and died before the rest has written 0
+    connection.execute(ready.values(status="ready", error_kind=None, error=None, chunks=chunks))
+
+
+def _passages(last_stage: str, kb_id: str) -> sa.ColumnElement[int]:
+    """How many passages of a document search reads."""
+    of_document = sa.and_(ledger.c.unit == kb_documents.c.document_id, ledger.c.stage == last_stage)
+    counted = sa.select(ledger.c.rows).where(of_document, ledger.c.space.in_(_served(kb_id)))
+    return sa.func.coalesce(counted.scalar_subquery(), 0)
 
 
 def _served(kb_id: str) -> sa.CompoundSelect[tuple[str]]:

@@ -115,7 +115,7 @@ def state_of(store: Store, role: str = "serving") -> dict[str, Any]:
             rows = opened.to_table(filter=pc.field("kb_id") == base.kb_id).to_pylist() if opened else []
             index.update({row["chunk_id"]: {n: row[n] for n in row if n not in skipped} for row in rows})
             assert len({row["chunk_id"] for row in rows}) == len(rows), "a chunk stands twice"
-    return {"documents": documents, **datasets, "index": index}
+    return {"catalog": documents, **datasets, "index": index}
 
 
 def difference(left: dict[str, Any], right: dict[str, Any]) -> str:
