@@ -56,7 +56,7 @@ def test_a_full_disk_is_one_sentence_and_no_work_is_lost(folder, most_bytes):
 
 
 def test_the_first_command_on_a_full_disk_is_one_sentence(tmp_path):
-    for words in (("create", "k"), ("search", "x"), ("doctor",)):
+    for words in (("create", "k"), ("sync", "--all"), ("doctor",)):
         code, _, err = kb(tmp_path, *words, most_bytes=1)
         assert (code, len(err.splitlines())) == (1, 1), err
         assert "Traceback" not in err

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 import sqlalchemy as sa
 
-from kb_pipeline.errors import SystemicError
+from kb_pipeline.errors import SystemicError, UsageError
 from kb_pipeline.storage.catalog import Catalog
 from kb_pipeline.storage.catalog_read import SqliteReads, open_reads
 from kb_pipeline.storage.documents import Documents
@@ -73,11 +73,10 @@ def test_an_event_reads_back_as_it_was_given(settings, catalog):
     assert stored[0] == stored[1]
 
 
-def test_a_home_without_a_catalog_gets_one(settings):
-    reads = open_reads(settings)
-    assert isinstance(reads, Catalog)
-    assert reads.searchable(None, None) == []
-    reads.engine.dispose()
+def test_where_no_home_is_reading_makes_none(settings):
+    with pytest.raises(UsageError, match="no home of knowledge bases"):
+        open_reads(settings)
+    assert not (settings.kb_home / "catalog.sqlite").exists()
 
 
 @pytest.mark.databases("sqlite", "postgres")
