@@ -412,7 +412,8 @@ assert not heavy, heavy
 
 
 @pytest.mark.parametrize("words", [("search", "tide"), ("docs", "k"), ("sources",), ("sql", "SELECT 1"),
-                                   ("export", "k", "out"),
+                                   ("export", "k", "out"), ("spaces", "k"), ("plan", "k"),
+                                   ("retry", "k"), ("forget", "k", "d"), ("share", "k", "--scope", "public"),
                                    ("eval", "k", "--queries", "none.jsonl", "--qrels", "none.tsv")])  # fmt: skip
 def test_reading_where_no_home_is_makes_none_and_says_so(kb, words):
     (kb.folder / "none.jsonl").write_text('{"id": "q1", "text": "tide"}\n')

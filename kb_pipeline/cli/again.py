@@ -2,7 +2,7 @@
 
 import click
 
-from kb_pipeline.cli.home import open_store
+from kb_pipeline.cli.home import open_known_store
 from kb_pipeline.cli.sync import run_sync
 
 
@@ -26,7 +26,7 @@ def reingest_command(kb: str, names: tuple[str, ...], as_json: bool) -> None:
 
 
 def _again(kb: str, names: tuple[str, ...], kind: str | None, as_json: bool, is_anew: bool) -> None:
-    store = open_store()
+    store = open_known_store()
     kb_id = store.catalog.knowledge_base(kb).kb_id
     rows = store.documents.named(kb_id, names) if names else store.documents.rows(kb_id)
     failed = store.ledger.failed(kb_id)  # also in a space that search does not read

@@ -4,7 +4,7 @@ import getpass
 
 import click
 
-from kb_pipeline.cli.home import open_store
+from kb_pipeline.cli.home import open_known_store
 from kb_pipeline.cli.output import print_json, printable
 
 
@@ -19,7 +19,7 @@ def remove_command(kb: str, source: str, as_json: bool) -> None:
     from kb_pipeline.automation.sensors import in_flight
     from kb_pipeline.lifecycle.removal import remove_source
 
-    store = open_store()
+    store = open_known_store()
     with open_instance(store.settings) as instance:
         count = remove_source(
             store,
@@ -50,7 +50,7 @@ def forget_command(kb: str, document: str | None, url: str | None, by: str, as_j
 
     if bool(document) == bool(url):
         raise click.UsageError("Say which document to forget: DOC or --url.")
-    receipt = forget(open_store(), kb, document or url or "", by or getpass.getuser()).as_json()
+    receipt = forget(open_known_store(), kb, document or url or "", by or getpass.getuser()).as_json()
     if as_json:
         print_json(receipt)
         return
@@ -70,5 +70,5 @@ def unforget_command(kb: str, document: str) -> None:
     """Let DOC (document id, external id or address, from the receipt) come back with the next sync of its source."""
     from kb_pipeline.lifecycle.forgetting import unforget
 
-    unforget(open_store(), kb, document)
+    unforget(open_known_store(), kb, document)
     click.echo("It may come back; the next sync of its source brings it, if it is still there.")

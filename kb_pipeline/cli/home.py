@@ -39,7 +39,7 @@ def open_store() -> "Store":
 
 
 def open_known_store() -> "Store":
-    """The store of a home that is there, for commands that only read.
+    """The store of a home that is there, for commands on what is in it.
 
     Raises: UsageError: there is none; making it would hide that KB_HOME is another's.
     """

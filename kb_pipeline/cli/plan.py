@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kb_pipeline.cli.home import open_store
+from kb_pipeline.cli.home import open_known_store
 from kb_pipeline.cli.output import print_folded, print_json, print_table
 from kb_pipeline.cli.sync import choose_sources
 from kb_pipeline.errors import UsageError
@@ -29,7 +29,7 @@ def plan_command(targets: tuple[str, ...], everything: bool, as_json: bool) -> N
 
     It lists the sources and reads what is new, as the sync would, so it takes as long as that.
     """
-    store = open_store()
+    store = open_known_store()
     sources = choose_sources(store.catalog, targets, everything)
     plans = _plans(store, sources)
     budgets = {kb_id: _budget(store, kb_id) for kb_id in dict.fromkeys(source.kb_id for source in sources)}
@@ -74,7 +74,7 @@ def _plans(store: "Store", sources: "list[SourceRow]") -> list[dict[str, Any]]:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def budget_command(kb: str, amount: str | None, as_json: bool) -> None:
     """Show what paid models have cost KB this month, or set what they may cost in a month."""
-    store = open_store()
+    store = open_known_store()
     kb_id = store.catalog.knowledge_base(kb).kb_id
     if amount is not None:
         store.catalog.set_budget(kb_id, _usd(amount))

@@ -2,7 +2,7 @@
 
 import click
 
-from kb_pipeline.cli.home import open_store
+from kb_pipeline.cli.home import open_known_store
 from kb_pipeline.cli.output import print_json
 from kb_pipeline.records import Scope
 
@@ -17,7 +17,7 @@ def share_command(kb: str, scope: Scope, client_id: str | None, owner: str | Non
     """Change whose KB is. Its passages move to where its new readers search; nothing is embedded anew."""
     from kb_pipeline.lifecycle.sharing import set_scope
 
-    store = open_store()
+    store = open_known_store()
     base = set_scope(store, store.catalog.knowledge_base(kb).kb_id, scope, owner=owner, client_id=client_id)
     if as_json:
         print_json({"kb_id": base.kb_id, "scope": base.scope, "owner": base.owner, "client_id": base.client_id})

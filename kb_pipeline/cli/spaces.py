@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kb_pipeline.cli.home import open_store
+from kb_pipeline.cli.home import open_known_store
 from kb_pipeline.cli.output import print_json, print_table
 from kb_pipeline.kb_settings import OWN_SETTINGS, changed
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def spaces_command(kb: str, as_json: bool) -> None:
     """List the spaces of KB: what search reads, what is built beside it, what is kept for a way back."""
-    store = open_store()
+    store = open_known_store()
     kb_id = store.catalog.knowledge_base(kb).kb_id
     rows = _spaces(store, kb_id)
     if as_json:
@@ -44,7 +44,7 @@ def promote_command(kb: str, force: bool, as_json: bool) -> None:
     """Let search read the candidate space of KB, which `kb sync` built after its settings changed."""
     from kb_pipeline.lifecycle.spaces import promote
 
-    store = open_store()
+    store = open_known_store()
     kb_id = store.catalog.knowledge_base(kb).kb_id
     _tell(kb_id, promote(store, kb_id, force), as_json, f"`kb rollback {kb_id}` goes back.")
 
@@ -56,7 +56,7 @@ def rollback_command(kb: str, as_json: bool) -> None:
     """Let search read again what it read before the last `kb promote`."""
     from kb_pipeline.lifecycle.spaces import roll_back
 
-    store = open_store()
+    store = open_known_store()
     kb_id = store.catalog.knowledge_base(kb).kb_id
     swap = roll_back(store, kb_id)
     missing = store.spaces.built(swap.serving).waiting
@@ -75,7 +75,7 @@ def set_command(kb: str, values: tuple[str, ...], as_json: bool) -> None:
     NAME is EMBEDDING_MODEL, CHUNK_UNIT, CHUNK_SIZE or CHUNK_OVERLAP. The next sync builds a space by it beside the one
     that search reads.
     """
-    store = open_store()
+    store = open_known_store()
     base = store.catalog.knowledge_base(kb)
     if values:
         store.catalog.set_settings(base.kb_id, changed(store.settings, base.settings, values))
