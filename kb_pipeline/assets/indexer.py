@@ -71,10 +71,8 @@ class Indexer:
         return found
 
     def _settle(self, sizes: Mapping[str, int], failed: Mapping[str, UnitFailure], inputs: Mapping[str, str]) -> None:
-        """Passages and cost into the catalog, outcomes into the ledger, which comes last."""
+        """Costs into the catalog, outcomes and passages into the ledger, which comes last."""
         run, paid_for = self.run, self.meter.paid_for
-        if run.is_served:
-            run.store.documents.update({"document_id": d, "chunks": size} for d, size in sizes.items())
         costs = run.store.costs_of(list(paid_for.keys() & {*sizes, *failed}))
         run.store.documents.update({"document_id": d, "cost_usd": cost} for d, cost in costs.items())
         entries = []
